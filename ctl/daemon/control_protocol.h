@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The control socket's language: one JSON object a line in each direction.
+//
+//   request   {"cmd": "flows", ...arguments...}\n            at most kMaxRequest bytes
+//   answer    {"ok": true, "data": ...}\n
+//             {"ok": false, "error": {"what", "why", "hint", "code"}}\n
+//   partial   {"ok": true, "data": ..., "errors": [{...}]}\n   exit code 4
+//   monitor   an answer, then one object a line until either side closes
+//
+// Commands and their arguments:
+//   attach   {"devices": [NAME...], "mode": "auto|xdp|tc", "rpf": "off", "track": true, "force": false, "dry_run": false}
+//            data: {"devices": [{"name", "index", "hook", "why", "changed": bool}], "notes": [TEXT...]}
+//   detach   {"devices": [NAME...]} or {"all": true}; data: {"devices": [{"name", "changed": bool}]}
+//   status   {}   data: see status_json() in daemon/engine.h
+//   flows    {"filter": FILTER}; data: the array of the interface
+//   count    {"filter": FILTER}; data: {"count": N}
+//   flush    {"filter": FILTER}; data: {"flushed": N}
+//   stats    {}   data: the object of the interface
+//   explain  {"proto", "src", "sport", "dst", "dport", "dev": NAME or null}
+//            data: {"verdict": "fast|stack", "reason": NAME or null, "help": TEXT or null, "hook", "dev",
+//                   "rewrite": {...} or null, "connection": FLOW object, {"state": "refused", "reason"} or null,
+//                   "text": [LINE...]}
+//   tunnel_add {"name", "mode", "local", "remote", "ttl": N or "inherit", "tos": N or "inherit", "dev": NAME or null,
+//               "encaplimit": N or "none" or null}; data: {"name", "index"}
+//   tunnel_del {"name"}; data: {}
+//   tunnel_list {}; data: [{"name", "mode", "local", "remote", "ttl", "tos", "dev", "driver": "tun|kernel", "index", "mtu"}]
+//   doctor   {}   data: {"kernel": [PROBE...], "devices": [{"name", "checks": [PROBE...]}]},
+//            PROBE: {"name", "ok", "required", "detail", "hint"}
+//   monitor  {}
+//
+// FILTER: {"proto": "tcp", "src": "A[/n]", "dst": "A[/n]", "sport": N, "dport": N, "dev": NAME, "state": S,
+// "tunnel": NAME or type}; absent keys match everything.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace ftctl
+{
+
+inline constexpr std::size_t kMaxRequest = 65536;
+
+/// "/run/ftctl/NAME.sock"
+std::string socket_path(const std::string &instance);
+/// 1-64 characters of [A-Za-z0-9_.-], not starting with a dot.
+bool valid_instance(const std::string &name);
+
+} // namespace ftctl

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Route, neighbour, link, address, rule: what the kernel says about ways.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "util/addr.h"
+#include "util/result.h"
+
+namespace ftctl
+{
+
+/// Tunnel settings of a link, from IFLA_INFO_DATA or from `ftctl tunnel add`.
+struct TunnelConfig {
+    enum class Mode { ipip, ip6ip6, ip4in6, ip6in4 };
+    Mode mode = Mode::ipip;
+    IpAddr local;              ///< none: chosen by the route
+    IpAddr remote;             ///< none: any (NBMA); such tunnels are refused
+    std::uint8_t ttl = 0;      ///< 0: inherit
+    std::uint8_t tos = 0;      ///< bit 0 set: inherit (kernel encoding)
+    bool pmtudisc = true;      ///< DF always set
+    std::uint32_t link = 0;    ///< underlay ifindex, 0: any
+    std::uint32_t fwmark = 0;
+    bool fou = false;          ///< FOU/GUE encapsulation on: refused
+    bool collect_md = false;   ///< metadata mode: refused
+    bool declared = false;     ///< `ftctl tunnel add`, with the tun driver
+    auto operator<=>(const TunnelConfig &) const = default;
+};
+
+/// "ipip", "ip6ip6", "4in6", "6in4" and back.
+std::string mode_name(TunnelConfig::Mode mode);
+std::optional<TunnelConfig::Mode> parse_mode(std::string_view text);
+
+struct Link {
+    std::uint32_t index = 0;
+    std::string name;
+    std::string kind;  ///< IFLA_INFO_KIND: "veth", "bridge", "ipip", ...; empty for hardware
+    std::uint16_t type = 0; ///< ARPHRD_*
+    std::uint32_t flags = 0; ///< IFF_*
+    bool carrier = true;    ///< operstate is up or unknown
+    std::uint32_t mtu = 0;
+    Mac mac;
+    std::uint32_t lower = 0;  ///< IFLA_LINK, 0: none or in another namespace
+    std::uint32_t master = 0; ///< IFLA_MASTER
+    std::string master_kind;  ///< IFLA_INFO_SLAVE_KIND ("bridge", "bond", "vrf"), when enslaved
+    std::string qdisc;        ///< root qdisc, as IFLA_QDISC names it
+    std::uint32_t xdp_prog_id = 0; ///< program attached now, any mode; 0: none
+    std::uint8_t xdp_mode = 0;     ///< XDP_ATTACHED_*
+    std::optional<TunnelConfig> tunnel;
+};
+
+/// Neighbour entry; NUD_* state from <linux/neighbour.h>.
+struct Neigh {
+    std::uint32_t ifindex = 0;
+    IpAddr addr;
+    Mac mac;
+    std::uint16_t state = 0;
+    /// The kernel sends packets to .mac in this state (NUD_VALID).
+    [[nodiscard]] bool valid() const;
+};
+
+struct RouteQuery {
+    IpAddr dst;
+    IpAddr src;               ///< none: output route with the kernel's choice
+    std::uint32_t iif = 0;    ///< set: input route, with source validation (rp_filter), as ip_forward takes it
+    std::uint32_t oif = 0;
+    std::uint8_t proto = 0;   ///< with ports: what policy rules and multipath hashes see
+    std::uint16_t sport = 0;
+    std::uint16_t dport = 0;
+    std::uint32_t mark = 0;
+    std::uint8_t tos = 0;
+};
+
+struct RouteAnswer {
+    std::uint8_t type = 0;    ///< RTN_UNICAST, RTN_LOCAL, ...
+    std::uint32_t oif = 0;
+    IpAddr gateway;           ///< none: on link. IPv4 over an IPv6 next hop: family AF_INET6
+    IpAddr prefsrc;
+    std::uint32_t mtu = 0;    ///< RTAX_MTU (metric or learnt PMTU); 0: the device's
+    bool mtu_locked = false;
+    std::uint32_t table = 0;
+};
+
+/// What changed. Each carries enough to find what depends on it.
+struct LinkChanged {
+    Link link;
+};
+struct LinkGone {
+    std::uint32_t index;
+    std::string name;
+};
+struct NeighChanged {
+    Neigh neigh;
+    bool gone = false;
+};
+struct AddrChanged {
+    std::uint32_t ifindex;
+    IpAddr addr;
+    bool gone = false;
+};
+struct RouteChanged {
+    Prefix dst; ///< none address: default route (of that family in .family)
+    std::uint8_t family = 0;
+    std::uint32_t table = 0;
+};
+struct RuleChanged {};
+struct NetconfChanged {}; ///< forwarding, rp_filter, ... of some device
+struct NexthopChanged {}; ///< nexthop objects (RTNLGRP_NEXTHOP)
+struct Overrun {};        ///< events were lost: read everything again
+using RtEvent = std::variant<LinkChanged, LinkGone, NeighChanged, AddrChanged, RouteChanged, RuleChanged,
+                             NetconfChanged, NexthopChanged, Overrun>;
+
+/// rtnetlink subscription: LINK, NEIGH, IPV4/IPV6_IFADDR, _ROUTE, _RULE, _NETCONF, NEXTHOP.
+class RtEvents
+{
+public:
+    static Result<std::unique_ptr<RtEvents>> open();
+    virtual ~RtEvents() = default;
+    [[nodiscard]] virtual int fd() const = 0;
+    /// Reads what waits (bounded) and calls the handler for each event. ENOBUFS becomes Overrun.
+    virtual Status read(const std::function<void(const RtEvent &)> &handler) = 0;
+};
+
+/// What policy routing asks for beyond addresses, ports, protocol and input device.
+struct RuleSummary {
+    bool fwmark = false; ///< some rule matches on the packet mark
+    bool tos = false;    ///< ... on TOS/DSCP
+    bool other = false;  ///< ... on something else that cannot be given to a route query (uidrange, ...)
+};
+
+/// Requests to rtnetlink; each is answered before it returns.
+class RtControl
+{
+public:
+    static Result<std::unique_ptr<RtControl>> open();
+    virtual ~RtControl() = default;
+
+    virtual Result<RouteAnswer> route(const RouteQuery &query) = 0;
+    virtual Result<std::vector<Link>> links() = 0;
+    virtual Result<Link> link(std::uint32_t index) = 0;
+    virtual Result<Link> link(const std::string &name) = 0;
+    virtual Result<std::vector<Neigh>> neighbours() = 0;
+    virtual Result<std::optional<Neigh>> neighbour(std::uint32_t ifindex, const IpAddr &addr) = 0;
+    virtual Result<RuleSummary> rules(std::uint8_t family) = 0;
+    /// Makes the kernel resolve or re-check a neighbour (NTF_USE); does not wait.
+    virtual Status probe_neighbour(std::uint32_t ifindex, const IpAddr &addr) = 0;
+    /// Some TOS selector or multipath route exists, so that TOS or a hash decides.
+    struct RouteTraits {
+        bool tos = false;
+        bool multipath = false;
+    };
+    virtual Result<RouteTraits> route_traits(std::uint8_t family) = 0;
+};
+
+} // namespace ftctl
