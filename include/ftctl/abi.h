@@ -35,7 +35,7 @@ typedef __u64 ftctl_u64;
 
 #define FTCTL_ABI 1
 
-#define FTCTL_TICK_SHIFT 20
+#define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
 
 /* No beat of the daemon for this long: every packet goes to the stack. */
@@ -46,14 +46,14 @@ typedef __u64 ftctl_u64;
  * instance (slot and ifindex are read-only data there) and its own counters.
  * Slot 0 is what `explain` and tests run with; it belongs to no device.
  */
-#define FTCTL_MAX_SLOTS 256
+#define FTCTL_MAX_SLOTS	   256
 #define FTCTL_SLOT_SCRATCH 0
 
 /* A device's ifindex shares a word with the L4 protocol in the flow key. */
 #define FTCTL_MAX_IFINDEX ((1U << 24) - 1)
 
-#define FTCTL_MAX_PATHS 65536
-#define FTCTL_MAX_SAMPLES 16384
+#define FTCTL_MAX_PATHS	       65536
+#define FTCTL_MAX_SAMPLES      16384
 #define FTCTL_EVENT_RING_BYTES (1U << 20)
 
 /* ------------------------------------------------------------------ reasons */
@@ -63,6 +63,13 @@ enum ftctl_reason {
 #include "reasons.def"
 #undef FTCTL_REASON
 };
+/* What a MANGLED or PATH refusal found different: "mangled:ttl". */
+enum ftctl_detail {
+#define FTCTL_DETAIL(id, sym, name) FTCTL_D_##sym = (id),
+#include "details.def"
+#undef FTCTL_DETAIL
+};
+
 /* Per-slot counters are indexed by reason id; ids of packet reasons stay below this. */
 #define FTCTL_PACKET_REASONS 48
 
@@ -70,10 +77,10 @@ enum ftctl_reason {
 
 /* One direction of one IPv4 connection, as its packets arrive. Map: flow4. */
 struct ftctl_key4 {
-	ftctl_u32 src; /* be */
-	ftctl_u32 dst; /* be */
-	ftctl_u16 sport; /* be */
-	ftctl_u16 dport; /* be */
+	ftctl_u32 src;	     /* be */
+	ftctl_u32 dst;	     /* be */
+	ftctl_u16 sport;     /* be */
+	ftctl_u16 dport;     /* be */
 	ftctl_u32 iif_proto; /* physical ingress ifindex | IPPROTO_* << 24 */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key4) == 16, "flow4 key");
@@ -106,13 +113,13 @@ FTCTL_ASSERT(sizeof(struct ftctl_key4t) == 24, "flow4t key");
 /* ftctl_flow.state; transitions are compare-and-swap, never out of CLOSING or DIFFERS. */
 enum ftctl_flow_state {
 	FTCTL_FLOW_PENDING = 0, /* not yet witnessed */
-	FTCTL_FLOW_LIVE = 1, /* carries packets while .gen is current */
+	FTCTL_FLOW_LIVE = 1,	/* carries packets while .gen is current */
 	FTCTL_FLOW_CLOSING = 2, /* FIN, RST or a new SYN seen */
 	FTCTL_FLOW_DIFFERS = 3, /* witness saw another packet than predicted: .reason */
 };
 
 /* ftctl_flow.flags */
-#define FTCTL_F_NAT 0x01 /* addresses or ports change; the checksum deltas count */
+#define FTCTL_F_NAT   0x01 /* addresses or ports change; the checksum deltas count */
 #define FTCTL_F_REPLY 0x02 /* reply direction of the connection */
 
 /*
@@ -121,51 +128,51 @@ enum ftctl_flow_state {
  * counter is lost and no reader sees half an update.
  */
 struct ftctl_flow {
-	ftctl_u32 gen; /* config.gen this direction was last witnessed under */
-	ftctl_u32 state; /* enum ftctl_flow_state */
-	ftctl_u32 path; /* index into paths */
-	ftctl_u32 new_src; /* be; as the packet leaves, also without NAT */
-	ftctl_u32 new_dst; /* be */
+	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
+	ftctl_u32 state;     /* enum ftctl_flow_state */
+	ftctl_u32 path;	     /* index into paths */
+	ftctl_u32 new_src;   /* be; as the packet leaves, also without NAT */
+	ftctl_u32 new_dst;   /* be */
 	ftctl_u16 new_sport; /* be */
 	ftctl_u16 new_dport; /* be */
 	/* one's-complement sums of (~old + new), folded to 16 bits, as stored in the packet */
-	ftctl_u16 addr_delta; /* addresses: IPv4 header and pseudo header */
-	ftctl_u16 port_delta; /* ports */
-	ftctl_u8 flags; /* FTCTL_F_* */
-	ftctl_u8 trickle_s; /* seconds between two packets sent to the stack; 0: never */
-	ftctl_u8 reason; /* with DIFFERS: enum ftctl_reason */
-	ftctl_u8 pad;
-	ftctl_u32 last_seen; /* ticks; last packet carried */
+	ftctl_u16 addr_delta;	/* addresses: IPv4 header and pseudo header */
+	ftctl_u16 port_delta;	/* ports */
+	ftctl_u8 flags;		/* FTCTL_F_* */
+	ftctl_u8 trickle_s;	/* seconds between two packets sent to the stack; 0: never */
+	ftctl_u8 reason;	/* with DIFFERS: enum ftctl_reason */
+	ftctl_u8 detail;	/* with DIFFERS: enum ftctl_detail */
+	ftctl_u32 last_seen;	/* ticks; last packet carried */
 	ftctl_u32 last_trickle; /* ticks; last packet of a live flow given to the stack */
-	ftctl_u32 id; /* connection, as the daemon numbers them; both directions share it */
-	ftctl_u64 packets; /* carried; aggregates count as their segments */
-	ftctl_u64 bytes; /* carried; L3 bytes without tags and outer headers */
+	ftctl_u32 id;		/* connection, as the daemon numbers them; both directions share it */
+	ftctl_u64 packets;	/* carried; aggregates count as their segments */
+	ftctl_u64 bytes;	/* carried; L3 bytes without tags and outer headers */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow) == 64, "flow");
 
 /* -------------------------------------------------------------------- paths */
 
 /* ftctl_path_body.flags */
-#define FTCTL_P_VALID 0x01 /* unset: neighbour unresolved, device down, ... */
-#define FTCTL_P_XDP 0x02 /* the device takes frames by XDP redirect */
-#define FTCTL_P_IPIP 0x04 /* push an IPv4 header, protocol 4 */
+#define FTCTL_P_VALID	    0x01 /* unset: neighbour unresolved, device down, ... */
+#define FTCTL_P_XDP	    0x02 /* the device takes frames by XDP redirect */
+#define FTCTL_P_IPIP	    0x04 /* push an IPv4 header, protocol 4 */
 #define FTCTL_P_TOS_INHERIT 0x08 /* outer TOS from the inner packet, else .tun_tos */
-#define FTCTL_P_DF 0x10 /* outer DF always set; unset: as the inner packet has it */
+#define FTCTL_P_DF	    0x10 /* outer DF always set; unset: as the inner packet has it */
 
 /* The way out that many flows share. */
 struct ftctl_path_body {
 	ftctl_u8 dmac[6];
 	ftctl_u8 smac[6];
 	ftctl_u16 ethertype; /* be */
-	ftctl_u16 mtu; /* largest L3 length of the inner packet, bytes */
-	ftctl_u32 oif; /* physical egress ifindex */
-	ftctl_u32 flags; /* FTCTL_P_* */
-	ftctl_u32 tun_src; /* be; outer header as sent */
-	ftctl_u32 tun_dst; /* be */
-	ftctl_u8 tun_ttl; /* 0: inner TTL after the decrement */
+	ftctl_u16 mtu;	     /* largest L3 length of the inner packet, bytes */
+	ftctl_u32 oif;	     /* physical egress ifindex */
+	ftctl_u32 flags;     /* FTCTL_P_* */
+	ftctl_u32 tun_src;   /* be; outer header as sent */
+	ftctl_u32 tun_dst;   /* be */
+	ftctl_u8 tun_ttl;    /* 0: inner TTL after the decrement */
 	ftctl_u8 tun_tos;
 	ftctl_u16 reason; /* with !VALID: enum ftctl_reason */
-	ftctl_u8 reserved[16];
+	ftctl_u8 reserved[20];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_path_body) == 56, "path body");
 
@@ -186,9 +193,9 @@ FTCTL_ASSERT(sizeof(struct ftctl_path) == 128, "path");
 
 /* Map: slots (array, memory-mapped). One per attachment. */
 struct ftctl_slot {
-	ftctl_u64 mac; /* device MAC in the low 48 bits, byte 0 of the MAC lowest; ~0: take nothing */
+	ftctl_u64 mac;	   /* device MAC in the low 48 bits, byte 0 of the MAC lowest; ~0: take nothing */
 	ftctl_u32 ifindex; /* 0: free */
-	ftctl_u32 hook; /* enum ftctl_hook */
+	ftctl_u32 hook;	   /* enum ftctl_hook */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_slot) == 16, "slot");
 
@@ -200,10 +207,10 @@ enum ftctl_hook {
 
 /* Map: stats (per-CPU array, index = slot). rx_packets = fast_packets + sum(reasons). */
 struct ftctl_stats {
-	ftctl_u64 rx_packets; /* packets the program saw; an aggregate counts once */
+	ftctl_u64 rx_packets;	/* packets the program saw; an aggregate counts once */
 	ftctl_u64 fast_packets; /* ... and took; an aggregate counts once */
-	ftctl_u64 fast_bytes; /* L3 bytes as in ftctl_flow.bytes */
-	ftctl_u64 tx_failed; /* frames the egress device did not take (counted at its own slot) */
+	ftctl_u64 fast_bytes;	/* L3 bytes as in ftctl_flow.bytes */
+	ftctl_u64 tx_failed;	/* frames the egress device did not take (counted at its own slot) */
 	ftctl_u64 reasons[FTCTL_PACKET_REASONS];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_stats) == 32 + 8 * FTCTL_PACKET_REASONS, "stats");
@@ -212,13 +219,13 @@ FTCTL_ASSERT(sizeof(struct ftctl_stats) == 32 + 8 * FTCTL_PACKET_REASONS, "stats
 
 /* Map: config (array of one, memory-mapped). */
 struct ftctl_config {
-	ftctl_u32 abi; /* FTCTL_ABI */
-	ftctl_u32 gen; /* flows of another generation go back to the witness */
-	ftctl_u64 heartbeat_ns; /* CLOCK_MONOTONIC of the last beat */
+	ftctl_u32 abi;		  /* FTCTL_ABI */
+	ftctl_u32 gen;		  /* flows of another generation go back to the witness */
+	ftctl_u64 heartbeat_ns;	  /* CLOCK_MONOTONIC of the last beat */
 	ftctl_u64 watch_until_ns; /* the witness looks at packets until then */
-	ftctl_u32 tunnels; /* number of tunnels known; 0: IPIP is just another protocol */
-	ftctl_u32 disabled; /* 1: everything to the stack (resync after lost events) */
-	ftctl_u64 instance; /* random, made when the maps were; tells whether pins belong together */
+	ftctl_u32 tunnels;	  /* number of tunnels known; 0: IPIP is just another protocol */
+	ftctl_u32 disabled;	  /* 1: everything to the stack (resync after lost events) */
+	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
 	ftctl_u64 pad[3];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_config) == 64, "config");
@@ -229,17 +236,17 @@ FTCTL_ASSERT(sizeof(struct ftctl_config) == 64, "config");
 struct ftctl_sample {
 	ftctl_u64 ts_ns;
 	ftctl_u32 l4_tag; /* TCP: sequence number (be); UDP: length and zero (be) */
-	ftctl_u16 ip_id; /* be */
-	ftctl_u16 len; /* L3 length of the inner packet; of one segment for aggregates */
+	ftctl_u16 ip_id;  /* be */
+	ftctl_u16 len;	  /* L3 length of the inner packet; of one segment for aggregates */
 	ftctl_u8 ttl;
-	ftctl_u8 tos; /* after ECN decapsulation */
+	ftctl_u8 tos;	    /* after ECN decapsulation */
 	ftctl_u16 frag_off; /* be */
 	ftctl_u32 pad;
 };
 FTCTL_ASSERT(sizeof(struct ftctl_sample) == 24, "sample");
 
 enum ftctl_event_type {
-	FTCTL_EV_LIVE = 1, /* a direction was witnessed and now carries packets */
+	FTCTL_EV_LIVE = 1,    /* a direction was witnessed and now carries packets */
 	FTCTL_EV_DIFFERS = 2, /* ... was refused by the witness; .reason */
 	FTCTL_EV_CLOSING = 3, /* FIN, RST or SYN; .tcp_flags */
 };
@@ -249,20 +256,21 @@ struct ftctl_event {
 	ftctl_u32 type;
 	ftctl_u32 id;
 	struct ftctl_key4t key;
-	ftctl_u8 tunneled; /* key is of flow4t */
+	ftctl_u8 tunneled;   /* key is of flow4t */
 	ftctl_u8 flow_flags; /* FTCTL_F_* */
 	ftctl_u8 reason;
 	ftctl_u8 tcp_flags;
-	ftctl_u32 pad;
+	ftctl_u8 detail; /* enum ftctl_detail */
+	ftctl_u8 pad[3];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_event) == 40, "event");
 
 /* -------------------------------------------------------------- flow_edit(8) */
 
 /* ftctl_flow_edit.what */
-#define FTCTL_EDIT_STATE 0x01 /* state := .state (also out of CLOSING and DIFFERS) */
-#define FTCTL_EDIT_PATH 0x02 /* path := .path */
-#define FTCTL_EDIT_ID 0x04 /* id := .id */
+#define FTCTL_EDIT_STATE   0x01 /* state := .state (also out of CLOSING and DIFFERS) */
+#define FTCTL_EDIT_PATH	   0x02 /* path := .path */
+#define FTCTL_EDIT_ID	   0x04 /* id := .id */
 #define FTCTL_EDIT_TRICKLE 0x08 /* trickle_s := .trickle_s */
 
 /* Context of the flow_edit program (BPF_PROG_TYPE_SYSCALL): changes a flow in place. */

@@ -9,11 +9,11 @@
 
 #include "abi.h"
 
-#define FTCTL_ECN_MASK 3
+#define FTCTL_ECN_MASK	  3
 #define FTCTL_ECN_NOT_ECT 0
-#define FTCTL_ECN_ECT1 1
-#define FTCTL_ECN_ECT0 2
-#define FTCTL_ECN_CE 3
+#define FTCTL_ECN_ECT1	  1
+#define FTCTL_ECN_ECT0	  2
+#define FTCTL_ECN_CE	  3
 
 /* INET_ECN_encapsulate: DSCP of `outer`, ECN of `inner`, but CE becomes ECT(0). */
 static inline ftctl_u8 ftctl_ecn_encap(ftctl_u8 outer, ftctl_u8 inner)

@@ -15,8 +15,7 @@
  * received by (sk_rx_dst_ifindex); ifindex: the packet's input device.
  * Returns nonzero when the lookup is to be skipped, i.e. taken as successful.
  */
-static inline int ftctl_fib_can_skip(int has_sk, ftctl_u32 sk_rx_ifindex, ftctl_u32 ifindex,
-				     int is_loopback)
+static inline int ftctl_fib_can_skip(int has_sk, ftctl_u32 sk_rx_ifindex, ftctl_u32 ifindex, int is_loopback)
 {
 	if (has_sk)
 		return sk_rx_ifindex == ifindex;

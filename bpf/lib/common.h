@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Headers, helpers and read-only data that every program starts from. */
+#ifndef FTCTL_LIB_COMMON_H
+#define FTCTL_LIB_COMMON_H
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include <ftctl/abi.h>
+#include <ftctl/ecn.h>
+
+#define IP_RF	  0x8000 /* reserved bit */
+#define IP_DF	  0x4000
+#define IP_MF	  0x2000
+#define IP_OFFSET 0x1fff
+#define IP_HLEN	  20 /* headers with options go to the stack */
+
+#ifndef likely
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#endif
+
+/*
+ * Set by the loader, per program instance. They are constants to the verifier, so a dry
+ * instance has the side effects compiled out.
+ */
+const volatile __u32 cfg_slot = 0;    /* index into slots and stats */
+const volatile __u32 cfg_ifindex = 0; /* the device this instance is attached to */
+const volatile __u32 cfg_dry = 0;     /* 1: run for `explain`: no flow, sample or event is touched */
+
+static __always_inline __u32 ticks(__u64 ns)
+{
+	return (__u32)(ns >> FTCTL_TICK_SHIFT);
+}
+
+#endif

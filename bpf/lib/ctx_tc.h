@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Context layer for TC: socket buffers, aggregated ones included. Same verbs as ctx_xdp.h. */
+#ifndef FTCTL_LIB_CTX_H
+#define FTCTL_LIB_CTX_H
+
+#include <linux/pkt_cls.h>
+
+#include "csum.h"
+#include "maps.h"
+#include "packet.h"
+
+#define context __sk_buff
+
+#define CTX_PASS TC_ACT_UNSPEC /* let other programs and filters see it */
+#define CTX_DROP TC_ACT_SHOT
+
+/* Per CPU: the packet now on its way to the egress hook is one that TC ingress redirected. */
+struct tc_scratch {
+	__u32 redirected;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct tc_scratch);
+} scratch SEC(".maps");
+
+static __always_inline struct tc_scratch *scratch_get(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch, &zero);
+}
+
+static __always_inline void *ctx_data(const struct __sk_buff *skb)
+{
+	return (void *)(long)skb->data;
+}
+
+static __always_inline void *ctx_data_end(const struct __sk_buff *skb)
+{
+	return (void *)(long)skb->data_end;
+}
+
+static __always_inline __u32 ctx_len(struct __sk_buff *skb)
+{
+	return skb->len;
+}
+
+/* Makes the first `len` bytes linear. Only what is needed: payload stays in its pages. */
+static __always_inline bool ctx_pull(struct __sk_buff *skb, __u32 len)
+{
+	if (likely(ctx_data(skb) + len <= ctx_data_end(skb)))
+		return true;
+	return skb->len >= len && bpf_skb_pull_data(skb, len) == 0;
+}
+
+static __always_inline bool ctx_vlan_present(const struct __sk_buff *skb)
+{
+	return skb->vlan_present;
+}
+
+static __always_inline __u32 ctx_gso_size(const struct __sk_buff *skb)
+{
+	return skb->gso_size;
+}
+
+static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
+{
+	return true;
+}
+
+/*
+ * A UDP checksum field of zero is either "none" or, in a buffer whose checksum the device is to
+ * finish (CHECKSUM_PARTIAL), a pseudo-header sum that happens to be zero; udp_manip_pkt()
+ * tells them apart by ip_summed, which a program cannot see. Only the one value of the length
+ * that makes the pseudo-header sum zero is ambiguous; that packet goes to the stack.
+ */
+static __always_inline bool ctx_csum_known(const struct packet *pkt)
+{
+	const struct ftctl_key4 *key = &pkt->key.in;
+	__u32 sum;
+
+	if (pkt->proto != IPPROTO_UDP || pkt->l4_check)
+		return true;
+	sum = (key->src & 0xffff) + (key->src >> 16) + (key->dst & 0xffff) + (key->dst >> 16) +
+	      bpf_htons(IPPROTO_UDP) + bpf_htons(pkt->len - IP_HLEN);
+	return csum_fold(sum) != 0xffff;
+}
+
+static __always_inline bool ctx_trim(struct __sk_buff *skb, __u32 bytes)
+{
+	if (skb->gso_size)
+		return false;
+	return bpf_skb_change_tail(skb, skb->len - bytes, 0) == 0;
+}
+
+/*
+ * Makes room (or takes it away) between Ethernet and IP. FIXED_GSO: the segments of an
+ * aggregate keep their size, as they do on the slow path.
+ */
+static __always_inline bool ctx_adjust_room(struct __sk_buff *skb, int bytes)
+{
+	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
+
+	if (bytes > 0)
+		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
+	return bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_MAC, flags) == 0;
+}
+
+/*
+ * The L4 checksum at `l4`, for NAT. By helper: it knows what kind of checksum the buffer has
+ * (finished, to be finished by the device, or summed by the device).
+ */
+static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const struct ftctl_flow *flow,
+					const struct packet *pkt)
+{
+	__u32 at = l4 + offsetof(struct tcphdr, check);
+	__u64 flags = 0;
+
+	if (pkt->proto == IPPROTO_UDP) {
+		at = l4 + offsetof(struct udphdr, check);
+		flags = BPF_F_MARK_MANGLED_0; /* zero stays zero; a sum of zero is sent as 0xffff */
+	}
+	return bpf_l4_csum_replace(skb, at, 0, flow->addr_delta, flags | BPF_F_PSEUDO_HDR) == 0 &&
+	       bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
+}
+
+/* rt_tos2priority(): what ip_forward() sets for qdiscs and VLAN priorities. */
+static __always_inline __u32 tos_priority(__u8 tos)
+{
+	/* ip_tos2prio[16], four bits each, index 0 lowest */
+	const __u64 table = 0x4444666622220010ULL;
+
+	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
+}
+
+static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, __u8 tos)
+{
+	struct tc_scratch *sc = scratch_get();
+
+	if (sc)
+		sc->redirected = 1;
+	skb->priority = tos_priority(tos);
+	skb->tstamp = 0; /* skb_clear_tstamp(): a receive time must not become a departure time */
+	return (int)bpf_redirect(ifindex, 0);
+}
+
+#endif

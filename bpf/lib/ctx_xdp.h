@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Context layer for XDP: frames, before the stack has seen them. Same verbs as ctx_tc.h. */
+#ifndef FTCTL_LIB_CTX_H
+#define FTCTL_LIB_CTX_H
+
+#include "csum.h"
+#include "maps.h"
+#include "packet.h"
+
+#define context xdp_md
+
+#define CTX_PASS XDP_PASS
+#define CTX_DROP XDP_DROP
+
+/* Egress devices: key and value are the ifindex. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
+	__uint(max_entries, FTCTL_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} egress SEC(".maps");
+
+static __always_inline void *ctx_data(const struct xdp_md *ctx)
+{
+	return (void *)(long)ctx->data;
+}
+
+static __always_inline void *ctx_data_end(const struct xdp_md *ctx)
+{
+	return (void *)(long)ctx->data_end;
+}
+
+/* Length of the frame with all its fragments. */
+static __always_inline __u32 ctx_len(struct xdp_md *ctx)
+{
+	return (__u32)bpf_xdp_get_buff_len(ctx);
+}
+
+/* Headers are in the linear part or the packet is not ours. */
+static __always_inline bool ctx_pull(struct xdp_md *ctx, __u32 len)
+{
+	return true;
+}
+
+/* Tags in metadata are invisible here: devices that strip them are refused at attach. */
+static __always_inline bool ctx_vlan_present(const struct xdp_md *ctx)
+{
+	return false;
+}
+
+static __always_inline __u32 ctx_gso_size(const struct xdp_md *ctx)
+{
+	return 0;
+}
+
+static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
+{
+	return path->flags & FTCTL_P_XDP;
+}
+
+static __always_inline bool ctx_csum_known(const struct packet *pkt)
+{
+	return true;
+}
+
+static __always_inline bool ctx_trim(struct xdp_md *ctx, __u32 bytes)
+{
+	return bpf_xdp_adjust_tail(ctx, -(int)bytes) == 0;
+}
+
+/* Makes room (or takes it away) before the inner IP header; the Ethernet header is lost. */
+static __always_inline bool ctx_adjust_room(struct xdp_md *ctx, int bytes)
+{
+	return bpf_xdp_adjust_head(ctx, -bytes) == 0;
+}
+
+/* The L4 checksum at `l4`, for NAT. */
+static __always_inline bool ctx_l4_csum(struct xdp_md *ctx, __u32 l4, const struct ftctl_flow *flow,
+					const struct packet *pkt)
+{
+	__u32 delta = (__u32)flow->addr_delta + flow->port_delta;
+
+	if (pkt->proto == IPPROTO_TCP) {
+		struct tcphdr *tcp = ctx_data(ctx) + l4;
+
+		if ((void *)(tcp + 1) > ctx_data_end(ctx))
+			return false;
+		tcp->check = csum_update(pkt->l4_check, delta);
+	} else {
+		struct udphdr *udp = ctx_data(ctx) + l4;
+		__u16 check;
+
+		if ((void *)(udp + 1) > ctx_data_end(ctx))
+			return false;
+		if (!pkt->l4_check)
+			return true; /* no checksum: stays so (RFC 768) */
+		check = csum_update(pkt->l4_check, delta);
+		udp->check = check ? check : 0xffff;
+	}
+	return true;
+}
+
+static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, __u8 tos)
+{
+	/* queued per device, flushed in bulk at the end of the NAPI poll */
+	return (int)bpf_redirect_map(&egress, ifindex, XDP_DROP);
+}
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The maps. All objects share one set: the loader makes them once, pins them, and hands
+ * them to each object by descriptor. Sizes of the flow maps are the loader's to choose.
+ */
+#ifndef FTCTL_LIB_MAPS_H
+#define FTCTL_LIB_MAPS_H
+
+#include "common.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ftctl_config);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FTCTL_MAX_PATHS);
+	__type(key, __u32);
+	__type(value, struct ftctl_path);
+} paths SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FTCTL_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct ftctl_slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FTCTL_MAX_SLOTS);
+	__type(key, __u32);
+	__type(value, struct ftctl_stats);
+} stats SEC(".maps");
+
+/* One map per key shape: a plain flow does not pay for the size of a tunnel's key. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, struct ftctl_key4);
+	__type(value, struct ftctl_flow);
+} flow4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct ftctl_key4t);
+	__type(value, struct ftctl_flow);
+} flow4t SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, FTCTL_MAX_SAMPLES);
+	__type(key, struct ftctl_key4t);
+	__type(value, struct ftctl_sample);
+} samples SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, FTCTL_EVENT_RING_BYTES);
+} events SEC(".maps");
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The near half of the witness: a packet of a flow that is given to the stack on purpose is
+ * remembered, so that the far half (witness.h) can compare what comes out with it.
+ */
+#ifndef FTCTL_LIB_SAMPLE_H
+#define FTCTL_LIB_SAMPLE_H
+
+#include "maps.h"
+#include "packet.h"
+
+/* While a sample is younger than this it is not replaced: its packet may still be under way. */
+#define SAMPLE_HOLD_NS (5 * 1000 * 1000ULL)
+/* How long the witness stays awake after the last sample. */
+#define SAMPLE_WATCH_NS FTCTL_NSEC_PER_SEC
+
+static __always_inline void sample_put(const struct packet *pkt, struct ftctl_config *cfg, __u64 now)
+{
+	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &pkt->key);
+	struct ftctl_sample sample = {
+		.ts_ns = now,
+		.l4_tag = pkt->l4_tag,
+		.ip_id = pkt->ip_id,
+		.len = pkt->seglen,
+		.ttl = pkt->ttl,
+		.tos = pkt->new_tos,
+		.frag_off = pkt->frag_off,
+	};
+
+	if (cfg->watch_until_ns < now + SAMPLE_WATCH_NS / 2)
+		cfg->watch_until_ns = now + SAMPLE_WATCH_NS;
+	if (old && now - old->ts_ns < SAMPLE_HOLD_NS)
+		return;
+	bpf_map_update_elem(&samples, &pkt->key, &sample, BPF_ANY);
+}
+
+#endif

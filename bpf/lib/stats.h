@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Per-slot counters: rx_packets = fast_packets + sum(reasons). */
+#ifndef FTCTL_LIB_STATS_H
+#define FTCTL_LIB_STATS_H
+
+#include "maps.h"
+
+static __always_inline struct ftctl_stats *stats_get(__u32 slot)
+{
+	return bpf_map_lookup_elem(&stats, &slot);
+}
+
+/* Counts a packet that goes to the stack. Per-CPU map, softirq context: plain adds. */
+static __always_inline void stats_pass(struct ftctl_stats *st, __u32 reason)
+{
+	if (reason < FTCTL_PACKET_REASONS)
+		st->reasons[reason]++;
+}
+
+static __always_inline void stats_fast(struct ftctl_stats *st, __u64 bytes)
+{
+	st->fast_packets++;
+	st->fast_bytes += bytes;
+}
+
+#endif
