@@ -37,6 +37,19 @@ const volatile __u32 cfg_slot = 0;    /* index into slots and stats */
 const volatile __u32 cfg_ifindex = 0; /* the device this instance is attached to */
 const volatile __u32 cfg_dry = 0;     /* 1: run for `explain`: no flow, sample or event is touched */
 
+/*
+ * Reads a packet pointer from the context. In assembly, since clang knows the field as 32 bits wide
+ * and may zero-extend it, after which the verifier takes it for a number.
+ */
+#define CTX_POINTER(ctx, field)                                                                              \
+	({                                                                                                   \
+		void *__ptr;                                                                                 \
+		asm volatile("%0 = *(u32 *)(%1 + %2)"                                                        \
+			     : "=r"(__ptr)                                                                   \
+			     : "r"(ctx), "i"(offsetof(typeof(*(ctx)), field)));                              \
+		__ptr;                                                                                       \
+	})
+
 static __always_inline __u32 ticks(__u64 ns)
 {
 	return (__u32)(ns >> FTCTL_TICK_SHIFT);

@@ -35,12 +35,12 @@ static __always_inline struct tc_scratch *scratch_get(void)
 
 static __always_inline void *ctx_data(const struct __sk_buff *skb)
 {
-	return (void *)(long)skb->data;
+	return CTX_POINTER(skb, data);
 }
 
 static __always_inline void *ctx_data_end(const struct __sk_buff *skb)
 {
-	return (void *)(long)skb->data_end;
+	return CTX_POINTER(skb, data_end);
 }
 
 static __always_inline __u32 ctx_len(struct __sk_buff *skb)

@@ -22,12 +22,12 @@ struct {
 
 static __always_inline void *ctx_data(const struct xdp_md *ctx)
 {
-	return (void *)(long)ctx->data;
+	return CTX_POINTER(ctx, data);
 }
 
 static __always_inline void *ctx_data_end(const struct xdp_md *ctx)
 {
-	return (void *)(long)ctx->data_end;
+	return CTX_POINTER(ctx, data_end);
 }
 
 /* Length of the frame with all its fragments. */
