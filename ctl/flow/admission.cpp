@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "flow/admission.h"
+
+#include <algorithm>
+
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tcp.h>
+#include <netinet/in.h>
+
+namespace ftctl {
+
+bool PolicyRule::matches(const Tuple &orig) const
+{
+    return (!proto || *proto == orig.proto) && src.contains(orig.src) && dst.contains(orig.dst) &&
+           (!sport || *sport == orig.sport) && (!dport || *dport == orig.dport);
+}
+
+bool forwardable(const IpAddr &addr)
+{
+    if (addr.family != AF_INET)
+        return false;
+    const std::uint32_t a = ntohl(addr.v4());
+    const std::uint32_t top = a >> 24;
+    if (top == 0 || top == 127)
+        return false;
+    return top < 224; // multicast, reserved and limited broadcast
+}
+
+bool entry_closed(const CtEntry &entry)
+{
+    if (entry.status & IPS_DYING)
+        return true;
+    return entry.orig.proto == IPPROTO_TCP && entry.tcp_state &&
+           *entry.tcp_state != TCP_CONNTRACK_ESTABLISHED;
+}
+
+namespace {
+
+std::optional<Refusal> refuse_status(const CtEntry &entry)
+{
+    const auto refusal = [](ftctl_reason reason) { return Refusal{reason, {}}; };
+    const std::uint32_t status = entry.status;
+
+    if (entry.helper || (status & IPS_HELPER))
+        return refusal(FTCTL_R_HELPER);
+    if (entry.seqadj || (status & IPS_SEQ_ADJUST))
+        return refusal(FTCTL_R_SEQADJ);
+    if (entry.synproxy)
+        return refusal(FTCTL_R_SYNPROXY);
+    if (status & (IPS_UNTRACKED | IPS_TEMPLATE)) // bit 12 is IPS_NAT_CLASH inside the kernel
+        return refusal(FTCTL_R_NAT_CLASH);
+    if (status & (IPS_OFFLOAD | IPS_HW_OFFLOAD))
+        return refusal(FTCTL_R_KERNEL_OFFLOAD);
+    if (status & IPS_DYING)
+        return refusal(FTCTL_R_CLOSED);
+    return std::nullopt;
+}
+
+} // namespace
+
+std::optional<Refusal> refuse_entry(const CtEntry &entry, const AdmissionPolicy &policy)
+{
+    const auto refusal = [](ftctl_reason reason) { return Refusal{reason, {}}; };
+
+    if (entry.orig.proto != IPPROTO_TCP && entry.orig.proto != IPPROTO_UDP)
+        return refusal(FTCTL_R_NOT_TCP_UDP);
+    if (entry.orig.src.family != AF_INET)
+        return refusal(FTCTL_R_FAMILY);
+    if (auto by_status = refuse_status(entry))
+        return by_status;
+    if (entry.zone != 0)
+        return refusal(FTCTL_R_ZONE);
+    if (policy.mark_mask != 0 && (entry.mark & policy.mark_mask) == policy.mark_value)
+        return refusal(FTCTL_R_MARK);
+    const auto rule = std::find_if(policy.rules.begin(), policy.rules.end(),
+                                   [&](const PolicyRule &r) { return r.matches(entry.orig); });
+    if (rule != policy.rules.end() && !rule->offload)
+        return refusal(FTCTL_R_POLICY);
+    for (const IpAddr *addr : {&entry.orig.src, &entry.orig.dst, &entry.reply.src, &entry.reply.dst})
+        if (!forwardable(*addr))
+            return Refusal{FTCTL_R_ADDRESS, addr->str()};
+
+    constexpr std::uint32_t kSettled = IPS_CONFIRMED | IPS_SEEN_REPLY | IPS_ASSURED;
+    if ((entry.status & kSettled) != kSettled)
+        return refusal(FTCTL_R_NOT_ASSURED);
+    if (entry.orig.proto == IPPROTO_TCP) {
+        if (!entry.tcp_state)
+            return refusal(FTCTL_R_NOT_ASSURED);
+        if (*entry.tcp_state != TCP_CONNTRACK_ESTABLISHED)
+            return refusal(*entry.tcp_state < TCP_CONNTRACK_ESTABLISHED ? FTCTL_R_NOT_ASSURED
+                                                                        : FTCTL_R_CLOSED);
+    }
+    return std::nullopt;
+}
+
+} // namespace ftctl

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The paths in use: one index per way, shared and counted.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "flow/ways.h"
+
+namespace ftctl {
+
+class PathTable {
+  public:
+    explicit PathTable(std::uint32_t size) : size_(size) {}
+
+    /// The index of this way, new or shared, with one more user; none when the table is full.
+    std::optional<std::uint32_t> acquire(const Way &way);
+    /// One user less. The last one frees the index; it is handed out again as late as possible,
+    /// since a packet may still be looking at it.
+    void release(std::uint32_t index);
+
+    [[nodiscard]] const Way *way(std::uint32_t index) const;
+    [[nodiscard]] std::size_t used() const { return by_way_.size(); }
+    /// Indexes whose way leaves by this device, or goes to this neighbour on it.
+    [[nodiscard]] std::vector<std::uint32_t> by_device(std::uint32_t oif) const;
+    [[nodiscard]] std::vector<std::uint32_t> by_neighbour(std::uint32_t oif, const IpAddr &next_hop) const;
+    [[nodiscard]] std::vector<std::uint32_t> all() const;
+
+  private:
+    struct Entry {
+        Way way;
+        std::uint32_t users = 0;
+    };
+    std::uint32_t size_;
+    std::uint32_t fresh_ = 1; // 0 stays unused: a flow of zeros points nowhere
+    std::deque<std::uint32_t> free_;
+    std::map<std::uint32_t, Entry> entries_;
+    std::map<Way, std::uint32_t> by_way_;
+};
+
+} // namespace ftctl

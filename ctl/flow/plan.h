@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// From a conntrack entry and its ways to what stands in the flow maps.
+#pragma once
+
+#include <cstdint>
+
+#include "flow/ways.h"
+#include "ftctl/abi.h"
+#include "netlink/conntrack.h"
+
+namespace ftctl {
+
+/// One direction, ready to be inserted once its path has an index.
+struct FlowPlan {
+    ftctl_key4t key{};
+    bool tunneled = false;     ///< arrives in a tunnel: the key is flow4t's
+    std::uint32_t new_src = 0; ///< be; as the packet leaves
+    std::uint32_t new_dst = 0;
+    std::uint16_t new_sport = 0; ///< be
+    std::uint16_t new_dport = 0;
+    std::uint16_t addr_delta = 0; ///< see struct ftctl_flow
+    std::uint16_t port_delta = 0;
+    bool nat = false;
+};
+
+/// The direction `reply` of the connection: packets come in by the other direction's way.
+FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply);
+
+/// Sum of (~old + new) over 16-bit words as they stand in memory, folded. For one word and for
+/// addresses.
+std::uint16_t csum_delta16(std::uint16_t from, std::uint16_t to);
+std::uint16_t csum_delta32(std::uint32_t from, std::uint32_t to);
+std::uint16_t csum_add(std::uint16_t a, std::uint16_t b);
+
+/// The body of the path for a way. dmac zero and flags without VALID while the neighbour is unknown.
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp);
+
+} // namespace ftctl

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "flow/ways.h"
+
+#include <algorithm>
+
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+
+#include "ftctl/fib_can_skip.h"
+
+namespace ftctl {
+
+namespace {
+
+constexpr std::uint32_t kOuterHeader = 20; // IPIP
+constexpr int kGuesses = 3;                // of the ingress device, until both lookups agree
+
+/// How the kernel names what a lookup met, for the refusal.
+Refusal no_route(const Error &error, const IpAddr &dst)
+{
+    return {FTCTL_R_NO_ROUTE, dst.str() + ": " + error.why};
+}
+
+std::string link_name(Fib &fib, std::uint32_t ifindex)
+{
+    const Link *link = fib.link(ifindex);
+    return link ? link->name : "if" + std::to_string(ifindex);
+}
+
+Decision<void> check_unicast(const RouteAnswer &answer, const IpAddr &dst)
+{
+    if (answer.type == RTN_UNICAST)
+        return {};
+    if (answer.type == RTN_LOCAL)
+        return refuse(FTCTL_R_LOCAL, dst.str());
+    return refuse(FTCTL_R_NO_ROUTE, dst.str());
+}
+
+/// The device a frame leaves by must be one whose link layer is understood.
+Decision<void> check_device(const Link &link, Fib &fib)
+{
+    if (!fib.attached(link.index))
+        return refuse(FTCTL_R_DEVICE, link.name);
+    if (link.type != ARPHRD_ETHER)
+        return refuse(FTCTL_R_PATH, link.name);
+    return {};
+}
+
+Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib &fib)
+{
+    const TunnelConfig &config = *device.tunnel;
+    if (const auto obstacle = tunnel_obstacle(config))
+        return refuse(FTCTL_R_TUNNEL, device.name + ": " + *obstacle);
+    if (!(device.flags & IFF_UP))
+        return refuse(FTCTL_R_PATH, device.name);
+
+    RouteQuery query;
+    query.dst = config.remote;
+    query.src = config.local;
+    query.oif = config.link;
+    query.proto = IPPROTO_IPIP;
+    query.tos = config.tos & 1 ? 0 : config.tos;
+    const auto underlay = fib.route(query);
+    if (!underlay)
+        return tl::unexpected(no_route(underlay.error(), config.remote));
+    if (const auto unicast = check_unicast(*underlay, config.remote); !unicast)
+        return tl::unexpected(unicast.error());
+    const Link *lower = fib.link(underlay->oif);
+    if (!lower || lower->tunnel || lower->index == device.index)
+        return refuse(FTCTL_R_PATH, device.name); // tunnels in tunnels, loops
+    if (const auto usable = check_device(*lower, fib); !usable)
+        return tl::unexpected(usable.error());
+
+    Way way;
+    way.l3_oif = device.index;
+    way.oif = lower->index;
+    way.next_hop = underlay->gateway ? underlay->gateway : config.remote;
+    way.tunnel = config;
+    if (!config.local)
+        way.tunnel->local = underlay->prefsrc;
+    if (way.tunnel->local.family != AF_INET)
+        return refuse(FTCTL_R_TUNNEL, device.name + ": no local address");
+    const std::uint32_t outer = forward_mtu(*underlay, *lower);
+    if (outer <= kOuterHeader)
+        return refuse(FTCTL_R_PATH, device.name);
+    way.mtu = static_cast<std::uint16_t>(std::min(forward_mtu(answer, device), outer - kOuterHeader));
+    return way;
+}
+
+/// Either end is known to be this machine: the kernel's rule for skipping a lookup applies, with
+/// the connection's socket as the one that takes the packets.
+bool ends_here(const CtEntry &entry, Fib &fib)
+{
+    const bool local = fib.known_local(entry.orig.src) || fib.known_local(entry.reply.src);
+    return local && ftctl_fib_can_skip(1, 0, 0, 0);
+}
+
+} // namespace
+
+std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link)
+{
+    std::uint32_t mtu = answer.mtu ? std::min(answer.mtu, link.mtu) : link.mtu;
+    if (answer.mtu_locked && answer.gateway && !answer.mtu)
+        mtu = std::min(mtu, 576U);
+    return std::min(mtu, 0xffffU);
+}
+
+std::optional<std::string> tunnel_obstacle(const TunnelConfig &config)
+{
+    if (config.mode != TunnelConfig::Mode::ipip)
+        return "mode not supported yet";
+    if (config.remote.family != AF_INET)
+        return "no fixed remote address";
+    if (config.fou)
+        return "FOU or GUE encapsulation";
+    if (config.collect_md)
+        return "metadata mode";
+    if (config.fwmark != 0)
+        return "fwmark";
+    return std::nullopt;
+}
+
+Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib)
+{
+    if (const auto unicast = check_unicast(answer, dst); !unicast)
+        return tl::unexpected(unicast.error());
+    const Link *device = fib.link(answer.oif);
+    if (!device)
+        return refuse(FTCTL_R_PATH, link_name(fib, answer.oif));
+    if (device->tunnel)
+        return resolve_tunnel(answer, *device, fib);
+    if (const auto usable = check_device(*device, fib); !usable)
+        return tl::unexpected(usable.error());
+    if (answer.gateway && answer.gateway.family != dst.family)
+        return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop");
+
+    Way way;
+    way.l3_oif = device->index;
+    way.oif = device->index;
+    way.next_hop = answer.gateway ? answer.gateway : dst;
+    way.mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device));
+    return way;
+}
+
+Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib)
+{
+    if (ends_here(entry, fib))
+        return refuse(FTCTL_R_LOCAL);
+
+    // Routing sees sources before SNAT and destinations after DNAT (semantics 1.6).
+    RouteQuery towards_server;
+    towards_server.dst = entry.reply.src;
+    towards_server.src = entry.orig.src;
+    towards_server.proto = entry.orig.proto;
+    towards_server.sport = entry.orig.sport;
+    towards_server.dport = entry.reply.sport;
+    RouteQuery towards_client;
+    towards_client.dst = entry.orig.src;
+    towards_client.src = entry.reply.src;
+    towards_client.proto = entry.orig.proto;
+    towards_client.sport = entry.reply.sport;
+    towards_client.dport = entry.orig.sport;
+
+    RouteQuery first;
+    first.dst = entry.orig.src;
+    const auto guess = fib.route(first);
+    if (!guess)
+        return tl::unexpected(no_route(guess.error(), first.dst));
+    if (const auto unicast = check_unicast(*guess, first.dst); !unicast)
+        return tl::unexpected(unicast.error());
+
+    std::uint32_t client_side = guess->oif;
+    for (int i = 0; i < kGuesses; i++) {
+        towards_server.iif = client_side;
+        const auto there = fib.route(towards_server);
+        if (!there)
+            return tl::unexpected(no_route(there.error(), towards_server.dst));
+        if (const auto unicast = check_unicast(*there, towards_server.dst); !unicast)
+            return tl::unexpected(unicast.error());
+        towards_client.iif = there->oif;
+        const auto back = fib.route(towards_client);
+        if (!back)
+            return tl::unexpected(no_route(back.error(), towards_client.dst));
+        if (back->oif != client_side) {
+            client_side = back->oif;
+            continue;
+        }
+        auto orig = resolve_way(*there, towards_server.dst, fib);
+        if (!orig)
+            return tl::unexpected(orig.error());
+        auto reply = resolve_way(*back, towards_client.dst, fib);
+        if (!reply)
+            return tl::unexpected(reply.error());
+        if (orig->l3_oif == reply->l3_oif && fib.sends_redirects(orig->l3_oif))
+            return refuse(FTCTL_R_HAIRPIN, link_name(fib, orig->l3_oif));
+        return Ways{std::move(*orig), std::move(*reply)};
+    }
+    return refuse(FTCTL_R_PATH, "asymmetric");
+}
+
+} // namespace ftctl

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The way a packet takes out of this machine, predicted from what the kernel says of routes, links
+// and neighbours. Decisions only: what the kernel says comes through the Fib interface.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "flow/refusal.h"
+#include "netlink/conntrack.h"
+#include "netlink/route.h"
+#include "util/addr.h"
+#include "util/result.h"
+
+namespace ftctl {
+
+/// What resolution asks of the kernel (implemented by the daemon; by a table in tests).
+class Fib {
+  public:
+    virtual ~Fib() = default;
+    virtual Result<RouteAnswer> route(const RouteQuery &query) = 0;
+    /// The link as last seen; null when there is none.
+    virtual const Link *link(std::uint32_t ifindex) = 0;
+    /// ftctl is attached to this device.
+    virtual bool attached(std::uint32_t ifindex) = 0;
+    /// The kernel would send ICMP redirects for packets that leave by the device they came in on.
+    virtual bool sends_redirects(std::uint32_t ifindex) = 0;
+    /// Known to be one of this machine's own addresses, without a lookup. False: not known.
+    virtual bool known_local(const IpAddr &addr) = 0;
+};
+
+/// The way out of one direction. Equal ways share a path.
+struct Way {
+    std::uint32_t l3_oif = 0;           ///< what the route says: the tunnel, or the same as oif
+    std::uint32_t oif = 0;              ///< attached device that the frame leaves by
+    IpAddr next_hop;                    ///< neighbour on oif
+    std::uint16_t mtu = 0;              ///< largest inner L3 packet
+    std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in
+
+    auto operator<=>(const Way &) const = default;
+};
+
+/// Both directions of a connection.
+struct Ways {
+    Way orig;  ///< towards the server: where packets of the original direction leave
+    Way reply; ///< towards the client
+};
+
+/// The ways of a connection whose conntrack entry has been found eligible. The way in of each
+/// direction is taken to be the other one's way out: conntrack does not tell where packets come
+/// from, and a wrong guess matches no packet.
+Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib);
+
+/// The way behind one route answer: through a tunnel device or not. `mtu` as ip_forward() sees it
+/// (ip_dst_mtu_maybe_forward) and, for a tunnel, as tnl_update_pmtu() would limit it.
+Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib);
+
+/// ip_dst_mtu_maybe_forward(dst, true), conservative: a learnt path MTU counts even where
+/// ip_forward_use_pmtu is off (the packet then goes to the stack, which knows better).
+std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link);
+
+/// Why this tunnel's encapsulation cannot be reproduced byte for byte; nothing when it can
+/// (semantics 3.12).
+std::optional<std::string> tunnel_obstacle(const TunnelConfig &config);
+
+} // namespace ftctl
