@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
+// clang-format off
 // The control socket's language: one JSON object a line in each direction.
 //
 //   request   {"cmd": "flows", ...arguments...}\n            at most kMaxRequest bytes
@@ -30,13 +31,18 @@
 //
 // FILTER: {"proto": "tcp", "src": "A[/n]", "dst": "A[/n]", "sport": N, "dport": N, "dev": NAME, "state": S,
 // "tunnel": NAME or type}; absent keys match everything.
+// clang-format on
 #pragma once
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
-namespace ftctl
-{
+#include <nlohmann/json.hpp>
+
+#include "util/result.h"
+
+namespace ftctl {
 
 inline constexpr std::size_t kMaxRequest = 65536;
 
@@ -44,5 +50,17 @@ inline constexpr std::size_t kMaxRequest = 65536;
 std::string socket_path(const std::string &instance);
 /// 1-64 characters of [A-Za-z0-9_.-], not starting with a dot.
 bool valid_instance(const std::string &name);
+
+/// One request line (without the newline) to an object with a string "cmd". Never throws; nesting
+/// is bounded. Errors carry Code::usage.
+Result<nlohmann::json> parse_request(std::string_view line);
+
+/// Errors as they travel: {"what", "why", "hint", "code"} and back. What does not fit is left at
+/// its default, so that an answer of another version still gives an error to print.
+nlohmann::json error_json(const Error &error);
+Error error_from_json(const nlohmann::json &json);
+
+/// Compact text of a document; bytes that are no UTF-8 become U+FFFD.
+std::string dump_line(const nlohmann::json &json);
 
 } // namespace ftctl
