@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""L - R - W for the differential test: a router between two raw-frame ends.
+
+The ends have no IP stack of their own: their addresses are static neighbours on R, and all
+frames are written and read with packet sockets.
+"""
+import errno
+import select
+import socket
+import struct
+
+import lab
+from frames import mac
+
+MACS = {"la": mac("02:00:00:00:0a:02"), "ra": mac("02:00:00:00:0a:01"),
+        "rb": mac("02:00:00:00:0b:01"), "wa": mac("02:00:00:00:0b:02")}
+LINK_MTU = 2000
+# Timers and limits that would make two equal routers answer differently, and what the product
+# documents: with nf_conntrack_checksum a wrong L4 checksum is INVALID to the slow path only; a RST
+# is judged by the window, of which conntrack sees less once a flow is fast.
+SYSCTLS = """
+net/ipv4/ip_forward=1 net/ipv4/icmp_ratelimit=0 net/ipv4/icmp_msgs_per_sec=1000000
+net/ipv4/icmp_msgs_burst=1000000 net/ipv4/ipfrag_time=3600 net/ipv4/ipfrag_max_dist=0
+net/ipv4/conf/all/send_redirects=0 net/ipv4/conf/default/send_redirects=0
+net/ipv4/conf/ra/send_redirects=0 net/ipv4/conf/rb/send_redirects=0
+net/netfilter/nf_conntrack_checksum=0 net/netfilter/nf_conntrack_tcp_ignore_invalid_rst=1
+net/netfilter/nf_conntrack_udp_timeout=120
+""".split()
+
+_PACKET_AUXDATA, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 8, 6, 23
+_SOL_PACKET, _SO_RCVBUFFORCE, _SO_SNDBUFFORCE = 263, 33, 32
+_ETH_P_ALL = 3
+_TP_STATUS_CSUMNOTREADY, _TP_STATUS_VLAN_VALID = 1 << 3, 1 << 4
+
+
+class HarnessError(Exception):
+    """The harness itself could not work; says nothing about the product."""
+
+
+class Router(lab.Lab):
+    """One router and its two ends. daemon: start ftctld; attach: and attach it, at this hook."""
+
+    def __init__(self, tag, variant, hook, *, daemon, attach):
+        super().__init__("L", "R", "W", tag=tag)
+        self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
+        self.sockets = {}
+        try:
+            self._links()
+            self._router()
+            for side, dev in (("L", "la"), ("W", "wa")):
+                self.sockets[side] = self._socket(side, dev)
+            if daemon:
+                self._daemon()
+        except BaseException:
+            self.close()
+            raise
+
+    def _links(self):
+        for end, peer, side in (("la", "ra", "L"), ("wa", "rb", "W")):
+            self.veth(side, end, "R", peer, "address " + MACS[end].hex(":"), "address " + MACS[peer].hex(":"))
+            self[side].sysctl_set("net/ipv4/ip_forward", 0)
+            self[side].ip("link set %s mtu %d arp off" % (end, LINK_MTU))
+            if self.hook == "xdp":  # a veth delivers redirected frames only to a peer with NAPI
+                self[side].run("ethtool", "-K", end, "gro", "on", "tx", "off")
+
+    def _router(self):
+        v = self.variant
+        neighbours = ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
+                      for net, dev, end in (("192.0.2.", "ra", "la"), ("198.51.100.", "rb", "wa"))
+                      for k in range(2, 10)]
+        self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set rb mtu %d" % v.wan_mtu,
+                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev rb"] + neighbours))
+        for setting in SYSCTLS:
+            self["R"].sysctl_set(*setting.split("="))
+        self["R"].nft(v.nft_rules())
+        # The fast run has no window checks; that the daemon sees to this by itself is tested as well.
+        self["R"].sysctl_set("net/netfilter/nf_conntrack_tcp_be_liberal", int(not self.attached))
+
+    def _daemon(self):
+        self.start()
+        if self.variant.tunnel:
+            self.ftctl("tunnel", "add", "tun0", "mode", "ipip", "local", "198.51.100.1", "remote", "198.51.100.2")
+            self["R"].ip("link set tun0 up\naddr add 10.9.0.1/32 dev tun0\nroute add 10.9.0.0/24 dev tun0")
+        if self.attached:
+            self.ftctl("attach", "ra", "rb", "--mode", self.hook, *(["--force"] if self.hook == "xdp" else []))
+
+    def close(self):
+        for sock in getattr(self, "sockets", {}).values():
+            sock.close()
+        super().close()
+
+    # ------------------------------------------------------------- packet sockets
+
+    def _socket(self, side, dev):
+        sock = self[side].socket(socket.AF_PACKET, socket.SOCK_RAW)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 4 << 20)
+        sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        sock.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+        sock.bind((dev, _ETH_P_ALL))
+        sock.setblocking(False)
+        return sock
+
+    def send(self, side, frame):
+        try:
+            self.sockets[side].send(frame)
+        except OSError as error:
+            if error.errno in (errno.ENOBUFS, errno.EMSGSIZE):
+                return  # more than the link takes (R's MTU and 4 bytes): not sent at either router
+            raise HarnessError("sending %d bytes from %s: %s" % (len(frame), side, error)) from error
+
+    def receive(self, timeout=0.0):
+        """All frames that are there, waiting at most timeout seconds for the first one:
+        (side, frame, state), state telling whether checksum or VLAN tag are still outside of it."""
+        got = []
+        ready, _, _ = select.select(self.sockets.values(), [], [], timeout)
+        for side, sock in self.sockets.items():
+            while sock in ready:
+                try:
+                    frame, extra, flags, _ = sock.recvmsg(65536, 256)
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    raise HarnessError("receiving at %s: %s" % (side, error)) from error
+                if flags & socket.MSG_TRUNC:
+                    raise HarnessError("truncated frame at " + side)
+                got.append((side, frame, _state(extra)))
+        return got
+
+    def drops(self):
+        """Frames the packet sockets themselves lost."""
+        return sum(struct.unpack("II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
+                   for sock in self.sockets.values())
+
+
+def _state(ancillary):
+    text = ""
+    for level, kind, data in ancillary:
+        if level == _SOL_PACKET and kind == _PACKET_AUXDATA:
+            status, _, _, _, _, tci = struct.unpack("=IIIHHH", data[:18])
+            if status & _TP_STATUS_CSUMNOTREADY:
+                text += "unfinished checksum "
+            if status & _TP_STATUS_VLAN_VALID:
+                text += "vlan tag %04x " % tci
+    return text

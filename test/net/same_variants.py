@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The NAT and tunnel settings the differential test runs with, and their connections."""
+import dataclasses
+
+from frames import TCP, UDP
+
+L_HOST = "192.0.2.2"
+W_HOST = "198.51.100.2"
+R_LAN = "192.0.2.1"
+R_WAN = "198.51.100.1"
+VIRTUAL = "203.0.113.10"  # what dnat rules listen on
+TUN_R, TUN_HOST = "10.9.0.1", "10.9.0.2"
+ROUTER_ADDRESSES = (R_LAN, R_WAN, TUN_R, VIRTUAL)
+MAX_ROUNDS = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuple:
+    """Addresses and ports as a packet carries them."""
+    src: str
+    sport: int
+    dst: str
+    dport: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Conn:
+    """A connection: what its initiator sends (orig) and what its responder sends (reply)."""
+    index: int
+    proto: int
+    side: str  # of the initiator: "L" or "W"
+    orig: Tuple
+    reply: Tuple
+
+    def sender(self, direction):
+        return self.side if direction == "o" else "LW".replace(self.side, "")
+
+    def sent(self, direction):
+        return self.orig if direction == "o" else self.reply
+
+    def arriving(self, direction):
+        """The same packet once R has translated it: the other end's view, turned round."""
+        other = self.reply if direction == "o" else self.orig
+        return Tuple(other.dst, other.dport, other.src, other.sport)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    name: str
+    tunnel: bool = False
+    masquerade: bool = False
+    dnat: bool = False
+    ports: bool = False  # NAT changes ports, too
+    lan_mtu: int = 1600  # of ra; the links themselves carry more
+    wan_mtu: int = 1500  # of rb
+
+    def out_mtu(self, side):
+        """The largest packet R forwards towards this side without fragmenting."""
+        if side == "L":
+            return self.lan_mtu
+        return self.wan_mtu - 20 if self.tunnel else self.wan_mtu
+
+    @property
+    def wan_host(self):
+        return TUN_HOST if self.tunnel else W_HOST
+
+    @property
+    def router_outside(self):
+        return TUN_R if self.tunnel else R_WAN
+
+    def conns(self, round_no):
+        """Three connections of each protocol from L, one from W. TCP ports are new in each
+        round, since its connections get closed; UDP connections last for the whole run."""
+        result = []
+        for proto, base, service in ((TCP, 20000 + 8 * round_no, 80), (UDP, 40000, 4000)):
+            for k in range(3):
+                result.append(self._from_lan(len(result), proto, base + k, service + k))
+            result.append(self._from_wan(len(result), proto, base + 3, service + 3))
+        return result
+
+    def _from_lan(self, index, proto, sport, service):
+        inner = Tuple(L_HOST, sport, self.wan_host, service)
+        dst, dport = (VIRTUAL, service + 8000) if self.dnat else (inner.dst, inner.dport)
+        back, bport = (self.router_outside, sport) if self.masquerade or self.ports else (inner.src, sport)
+        if self.ports:
+            bport = sport + 15000
+        return Conn(index, proto, "L", Tuple(inner.src, sport, dst, dport),
+                    Tuple(inner.dst, inner.dport, back, bport))
+
+    def _from_wan(self, index, proto, sport, service):
+        dst, dport = (self.router_outside, service + 8000) if self.dnat else (L_HOST, service)
+        return Conn(index, proto, "W", Tuple(self.wan_host, sport, dst, dport),
+                    Tuple(L_HOST, service, self.wan_host, sport))
+
+    def nft_rules(self):
+        out = "tun0" if self.tunnel else "rb"
+        rules = ["table inet watch { chain f { type filter hook forward priority 0; ct state new counter; }; }"]
+        post, pre = [], []
+        if self.ports:
+            for proto, name in ((TCP, "tcp"), (UDP, "udp")):
+                pairs = {"%d : %d" % (c.orig.sport, c.reply.dport) for r in range(MAX_ROUNDS)
+                         for c in self.conns(r) if c.side == "L" and c.proto == proto}
+                post.append("oifname %s meta l4proto %s snat ip to %s : %s sport map { %s }"
+                            % (out, name, self.router_outside, name, ", ".join(sorted(pairs))))
+        elif self.masquerade:
+            post.append("oifname %s masquerade" % out)
+        if self.dnat:
+            for conn in self.conns(0):
+                name = "tcp" if conn.proto == TCP else "udp"
+                to = conn.arriving("o")
+                pre.append("ip daddr %s %s dport %d dnat to %s:%d"
+                           % (conn.orig.dst, name, conn.orig.dport, to.dst, to.dport))
+        if post or pre:
+            rules.append("table ip nat {\n chain pre { type nat hook prerouting priority dstnat;\n %s\n }\n"
+                         " chain post { type nat hook postrouting priority srcnat;\n %s\n }\n}"
+                         % ("\n ".join(pre), "\n ".join(post)))
+        return "\n".join(rules) + "\n"
+
+
+VARIANTS = {v.name: v for v in (
+    Variant("none"),
+    Variant("masquerade", masquerade=True, wan_mtu=1400),
+    Variant("dnat", dnat=True, lan_mtu=1400, wan_mtu=1600),
+    Variant("both", dnat=True, ports=True),
+    Variant("ipip", tunnel=True),
+    Variant("ipip-nat", tunnel=True, masquerade=True, dnat=True, lan_mtu=1400),
+)}
