@@ -53,6 +53,7 @@ class Variant:
     ports: bool = False  # NAT changes ports, too
     lan_mtu: int = 1600  # of ra; the links themselves carry more
     wan_mtu: int = 1500  # of rb
+    l4_checks: bool = False  # nf_conntrack_checksum, as kernels have it by default
 
     def out_mtu(self, side):
         """The largest packet R forwards towards this side without fragmenting."""
@@ -119,7 +120,7 @@ class Variant:
 
 VARIANTS = {v.name: v for v in (
     Variant("none"),
-    Variant("masquerade", masquerade=True, wan_mtu=1400),
+    Variant("masquerade", masquerade=True, wan_mtu=1400, l4_checks=True),
     Variant("dnat", dnat=True, lan_mtu=1400, wan_mtu=1600),
     Variant("both", dnat=True, ports=True),
     Variant("ipip", tunnel=True),
