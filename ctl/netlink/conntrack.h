@@ -11,8 +11,7 @@
 #include "util/addr.h"
 #include "util/result.h"
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// A conntrack entry as far as a message told it. Kernel: ctnetlink_fill_info().
 struct CtEntry {
@@ -27,15 +26,17 @@ struct CtEntry {
     bool helper = false;                    ///< CTA_HELP present
     bool seqadj = false;                    ///< CTA_SEQ_ADJ_* present
     bool synproxy = false;                  ///< CTA_SYNPROXY present
+    /// IP_CT_TCP_FLAG_* of each direction, where the message had them (answers and dumps do).
+    std::optional<std::uint8_t> tcp_flags_orig;
+    std::optional<std::uint8_t> tcp_flags_reply;
 };
 
 enum class CtEventType { created, updated, destroyed };
 
 /// The event subscription (groups NEW, UPDATE, DESTROY) of the namespace the daemon runs in.
 /// Subscribe first, dump second: an entry made before the subscription has no event.
-class CtEvents
-{
-public:
+class CtEvents {
+  public:
     using Handler = std::function<void(CtEventType, const CtEntry &)>;
 
     /// Opens and subscribes. rcvbuf_bytes: asked for with SO_RCVBUFFORCE, then SO_RCVBUF.
@@ -51,9 +52,8 @@ public:
 };
 
 /// Requests about conntrack entries; each call is answered before it returns.
-class CtControl
-{
-public:
+class CtControl {
+  public:
     static Result<std::unique_ptr<CtControl>> open();
     virtual ~CtControl() = default;
 

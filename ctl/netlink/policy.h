@@ -12,8 +12,7 @@
 #include "util/addr.h"
 #include "util/result.h"
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// An XFRM policy selector; what it does not name matches everything.
 struct XfrmSelector {
@@ -31,13 +30,12 @@ struct XfrmSelector {
 /// without templates, plus the default action.
 struct XfrmPolicies {
     std::vector<XfrmSelector> selectors;
-    bool default_block = false; ///< XFRM_MSG_GETDEFAULT says block for fwd or out
+    bool default_block = false;                       ///< XFRM_MSG_GETDEFAULT says block for fwd or out
     [[nodiscard]] bool touches(const Tuple &t) const; ///< t in either direction of the connection
 };
 
-class XfrmWatch
-{
-public:
+class XfrmWatch {
+  public:
     static Result<std::unique_ptr<XfrmWatch>> open(); ///< ok with nothing to watch where XFRM is absent
     virtual ~XfrmWatch() = default;
     [[nodiscard]] virtual int fd() const = 0; ///< -1 where XFRM is absent
@@ -47,9 +45,8 @@ public:
 };
 
 /// The nftables generation: a number that changes with every committed transaction.
-class NftWatch
-{
-public:
+class NftWatch {
+  public:
     static Result<std::unique_ptr<NftWatch>> open();
     virtual ~NftWatch() = default;
     [[nodiscard]] virtual int fd() const = 0;
@@ -59,9 +56,8 @@ public:
 
 /// The table of our own that keeps conntrack on: `inet ftctl`, one `ct state` rule.
 /// Through libnftables; no process is started.
-class TrackTable
-{
-public:
+class TrackTable {
+  public:
     static Result<std::unique_ptr<TrackTable>> open();
     virtual ~TrackTable() = default;
     /// Conntrack is held on in this namespace, for this family, by somebody else's rules. Where the

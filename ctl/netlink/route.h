@@ -14,23 +14,22 @@
 #include "util/addr.h"
 #include "util/result.h"
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// Tunnel settings of a link, from IFLA_INFO_DATA or from `ftctl tunnel add`.
 struct TunnelConfig {
     enum class Mode { ipip, ip6ip6, ip4in6, ip6in4 };
     Mode mode = Mode::ipip;
-    IpAddr local;              ///< none: chosen by the route
-    IpAddr remote;             ///< none: any (NBMA); such tunnels are refused
-    std::uint8_t ttl = 0;      ///< 0: inherit
-    std::uint8_t tos = 0;      ///< bit 0 set: inherit (kernel encoding)
-    bool pmtudisc = true;      ///< DF always set
-    std::uint32_t link = 0;    ///< underlay ifindex, 0: any
+    IpAddr local;           ///< none: chosen by the route
+    IpAddr remote;          ///< none: any (NBMA); such tunnels are refused
+    std::uint8_t ttl = 0;   ///< 0: inherit
+    std::uint8_t tos = 0;   ///< bit 0 set: inherit (kernel encoding)
+    bool pmtudisc = true;   ///< DF always set
+    std::uint32_t link = 0; ///< underlay ifindex, 0: any
     std::uint32_t fwmark = 0;
-    bool fou = false;          ///< FOU/GUE encapsulation on: refused
-    bool collect_md = false;   ///< metadata mode: refused
-    bool declared = false;     ///< `ftctl tunnel add`, with the tun driver
+    bool fou = false;        ///< FOU/GUE encapsulation on: refused
+    bool collect_md = false; ///< metadata mode: refused
+    bool declared = false;   ///< `ftctl tunnel add`, with the tun driver
     auto operator<=>(const TunnelConfig &) const = default;
 };
 
@@ -41,16 +40,16 @@ std::optional<TunnelConfig::Mode> parse_mode(std::string_view text);
 struct Link {
     std::uint32_t index = 0;
     std::string name;
-    std::string kind;  ///< IFLA_INFO_KIND: "veth", "bridge", "ipip", ...; empty for hardware
-    std::uint16_t type = 0; ///< ARPHRD_*
+    std::string kind;        ///< IFLA_INFO_KIND: "veth", "bridge", "ipip", ...; empty for hardware
+    std::uint16_t type = 0;  ///< ARPHRD_*
     std::uint32_t flags = 0; ///< IFF_*
-    bool carrier = true;    ///< operstate is up or unknown
+    bool carrier = true;     ///< operstate is up or unknown
     std::uint32_t mtu = 0;
     Mac mac;
-    std::uint32_t lower = 0;  ///< IFLA_LINK, 0: none or in another namespace
-    std::uint32_t master = 0; ///< IFLA_MASTER
-    std::string master_kind;  ///< IFLA_INFO_SLAVE_KIND ("bridge", "bond", "vrf"), when enslaved
-    std::string qdisc;        ///< root qdisc, as IFLA_QDISC names it
+    std::uint32_t lower = 0;       ///< IFLA_LINK, 0: none or in another namespace
+    std::uint32_t master = 0;      ///< IFLA_MASTER
+    std::string master_kind;       ///< IFLA_INFO_SLAVE_KIND ("bridge", "bond", "vrf"), when enslaved
+    std::string qdisc;             ///< root qdisc, as IFLA_QDISC names it
     std::uint32_t xdp_prog_id = 0; ///< program attached now, any mode; 0: none
     std::uint8_t xdp_mode = 0;     ///< XDP_ATTACHED_*
     std::optional<TunnelConfig> tunnel;
@@ -68,10 +67,10 @@ struct Neigh {
 
 struct RouteQuery {
     IpAddr dst;
-    IpAddr src;               ///< none: output route with the kernel's choice
-    std::uint32_t iif = 0;    ///< set: input route, with source validation (rp_filter), as ip_forward takes it
+    IpAddr src;            ///< none: output route with the kernel's choice
+    std::uint32_t iif = 0; ///< set: input route, with source validation (rp_filter), as ip_forward takes it
     std::uint32_t oif = 0;
-    std::uint8_t proto = 0;   ///< with ports: what policy rules and multipath hashes see
+    std::uint8_t proto = 0; ///< with ports: what policy rules and multipath hashes see
     std::uint16_t sport = 0;
     std::uint16_t dport = 0;
     std::uint32_t mark = 0;
@@ -79,11 +78,11 @@ struct RouteQuery {
 };
 
 struct RouteAnswer {
-    std::uint8_t type = 0;    ///< RTN_UNICAST, RTN_LOCAL, ...
+    std::uint8_t type = 0; ///< RTN_UNICAST, RTN_LOCAL, ...
     std::uint32_t oif = 0;
-    IpAddr gateway;           ///< none: on link. IPv4 over an IPv6 next hop: family AF_INET6
+    IpAddr gateway; ///< none: on link. IPv4 over an IPv6 next hop: family AF_INET6
     IpAddr prefsrc;
-    std::uint32_t mtu = 0;    ///< RTAX_MTU (metric or learnt PMTU); 0: the device's
+    std::uint32_t mtu = 0; ///< RTAX_MTU (metric or learnt PMTU); 0: the device's
     bool mtu_locked = false;
     std::uint32_t table = 0;
 };
@@ -109,6 +108,8 @@ struct RouteChanged {
     Prefix dst; ///< none address: default route (of that family in .family)
     std::uint8_t family = 0;
     std::uint32_t table = 0;
+    bool tos = false;       ///< the route has a TOS selector
+    bool multipath = false; ///< it has, or through a nexthop object may have, several next hops
 };
 struct RuleChanged {};
 struct NetconfChanged {}; ///< forwarding, rp_filter, ... of some device
@@ -118,9 +119,8 @@ using RtEvent = std::variant<LinkChanged, LinkGone, NeighChanged, AddrChanged, R
                              NetconfChanged, NexthopChanged, Overrun>;
 
 /// rtnetlink subscription: LINK, NEIGH, IPV4/IPV6_IFADDR, _ROUTE, _RULE, _NETCONF, NEXTHOP.
-class RtEvents
-{
-public:
+class RtEvents {
+  public:
     static Result<std::unique_ptr<RtEvents>> open();
     virtual ~RtEvents() = default;
     [[nodiscard]] virtual int fd() const = 0;
@@ -136,9 +136,8 @@ struct RuleSummary {
 };
 
 /// Requests to rtnetlink; each is answered before it returns.
-class RtControl
-{
-public:
+class RtControl {
+  public:
     static Result<std::unique_ptr<RtControl>> open();
     virtual ~RtControl() = default;
 
