@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "flow/admission.h"
 
-#include <algorithm>
-
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tcp.h>
 #include <netinet/in.h>
 
 namespace ftctl {
-
-bool PolicyRule::matches(const Tuple &orig) const
-{
-    return (!proto || *proto == orig.proto) && src.contains(orig.src) && dst.contains(orig.dst) &&
-           (!sport || *sport == orig.sport) && (!dport || *dport == orig.dport);
-}
 
 bool forwardable(const IpAddr &addr)
 {
@@ -58,7 +50,7 @@ std::optional<Refusal> refuse_status(const CtEntry &entry)
 
 } // namespace
 
-std::optional<Refusal> refuse_entry(const CtEntry &entry, const AdmissionPolicy &policy)
+std::optional<Refusal> refuse_entry(const CtEntry &entry, const MarkRule &mark)
 {
     const auto refusal = [](ftctl_reason reason) { return Refusal{reason, {}}; };
 
@@ -70,12 +62,8 @@ std::optional<Refusal> refuse_entry(const CtEntry &entry, const AdmissionPolicy 
         return by_status;
     if (entry.zone != 0)
         return refusal(FTCTL_R_ZONE);
-    if (policy.mark_mask != 0 && (entry.mark & policy.mark_mask) == policy.mark_value)
+    if (mark.mask != 0 && (entry.mark & mark.mask) == mark.value)
         return refusal(FTCTL_R_MARK);
-    const auto rule = std::find_if(policy.rules.begin(), policy.rules.end(),
-                                   [&](const PolicyRule &r) { return r.matches(entry.orig); });
-    if (rule != policy.rules.end() && !rule->offload)
-        return refusal(FTCTL_R_POLICY);
     for (const IpAddr *addr : {&entry.orig.src, &entry.orig.dst, &entry.reply.src, &entry.reply.dst})
         if (!forwardable(*addr))
             return Refusal{FTCTL_R_ADDRESS, addr->str()};

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "daemon/connections.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <thread>
+
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <netinet/in.h>
+#include <spdlog/spdlog.h>
+
+#include "flow/lifetime.h"
+#include "util/clock.h"
+
+namespace ftctl {
+
+namespace {
+
+constexpr std::size_t kMaxRefused = 65536;
+constexpr std::size_t kMaxWaiting = 65536;
+/// After a new SYN on an old tuple the connection is left to the stack for a while.
+constexpr std::uint64_t kSynCooling = 5 * FTCTL_NSEC_PER_SEC;
+/// How long the witness is kept awake after an admission.
+constexpr std::uint64_t kWatch = 5 * FTCTL_NSEC_PER_SEC;
+
+} // namespace
+
+const char *detail_name(unsigned detail)
+{
+    switch (detail) {
+#define FTCTL_DETAIL(id, sym, name)                                                                          \
+    case (id):                                                                                               \
+        return name;
+#include "ftctl/details.def"
+#undef FTCTL_DETAIL
+    default:
+        return "?";
+    }
+}
+
+std::string refusal_text(const Refusal &refusal)
+{
+    std::string text = reason_name(refusal.reason);
+    if (!refusal.detail.empty())
+        text += ":" + refusal.detail;
+    return text;
+}
+
+Connections::Connections(Datapath &datapath, KernelView &kernel, CtControl &conntrack, Settings settings,
+                         Publish publish)
+    : datapath_(datapath), kernel_(kernel), conntrack_(conntrack), settings_(std::move(settings)),
+      publish_(std::move(publish))
+{
+    // ids of flows that an earlier daemon left are not used again
+    (void)datapath_.flow_each([this](const FlowEntry &entry) {
+        next_id_ = std::max(next_id_, entry.flow.id + 1);
+        return true;
+    });
+}
+
+Connection *Connections::by_id(std::uint32_t id)
+{
+    const auto it = by_id_.find(id);
+    return it == by_id_.end() ? nullptr : it->second;
+}
+
+const Connection *Connections::find(const Tuple &tuple) const
+{
+    if (const auto it = by_tuple_.find(tuple); it != by_tuple_.end())
+        return it->second.get();
+    if (const auto it = by_reply_.find(tuple); it != by_reply_.end())
+        return by_tuple_.at(it->second).get();
+    return nullptr;
+}
+
+void Connections::consider(CtEntry entry, bool from_dump)
+{
+    if (const auto it = by_tuple_.find(entry.orig); it != by_tuple_.end()) {
+        Connection &conn = *it->second;
+        if (!entry.tcp_state) // an event names only what changed
+            entry.tcp_state = conn.ct.tcp_state;
+        if (entry.id != conn.ct.id || entry.reply != conn.ct.reply) {
+            remove(entry.orig, "replaced");
+        } else if (entry_closed(entry)) {
+            remove(entry.orig, "closed");
+            return;
+        } else if (auto refusal = refuse_entry(entry, settings_.mark)) {
+            remove(entry.orig, reason_name(refusal->reason));
+            refuse_connection(entry, std::move(*refusal));
+            return;
+        } else {
+            conn.ct = std::move(entry);
+            conn.epoch = epoch_;
+            return;
+        }
+    }
+    if (!from_dump && entry.orig.proto == IPPROTO_TCP && !entry.tcp_state && (entry.status & IPS_ASSURED)) {
+        if (auto whole = conntrack_.get(entry.orig))
+            entry = std::move(*whole);
+    }
+    if (auto refusal = refuse_entry(entry, settings_.mark)) {
+        refuse_connection(entry, std::move(*refusal));
+        return;
+    }
+    admit(entry, from_dump);
+}
+
+Decision<Ways> Connections::ways_for(const CtEntry &entry)
+{
+    if (kernel_.policy_routed())
+        return refuse(FTCTL_R_POLICY_ROUTED);
+    if (xfrm_.touches(entry.orig) || xfrm_.touches(entry.reply))
+        return refuse(FTCTL_R_XFRM);
+    auto ways = resolve_ways(entry, kernel_);
+    if (ways && !settings_.allowed(entry.orig, kernel_.name(ways->reply.l3_oif)))
+        return refuse(FTCTL_R_POLICY);
+    return ways;
+}
+
+void Connections::admit(const CtEntry &entry, bool from_dump)
+{
+    auto ways = ways_for(entry);
+    if (!ways) {
+        refuse_connection(entry, ways.error());
+        return;
+    }
+    if (by_tuple_.size() >= datapath_.max_flows()) {
+        refuse_connection(entry, {FTCTL_R_TABLE_FULL, {}});
+        return;
+    }
+    // Before the first packet may be taken: what conntrack does not see must not look out of window.
+    if (entry.orig.proto == IPPROTO_TCP) {
+        if (const auto done = conntrack_.set_liberal(entry.orig); !done) {
+            if (done.error().err != ENOENT)
+                refuse_connection(entry, {FTCTL_R_KERNEL, done.error().why});
+            return;
+        }
+    }
+    auto conn = std::make_unique<Connection>();
+    conn->id = next_id_++;
+    conn->ct = entry;
+    conn->created_ns = monotonic_ns();
+    conn->last_kernel = to_ticks(conn->created_ns);
+    conn->timeout_s = full_timeout(entry, from_dump);
+    conn->epoch = epoch_;
+    conn->from_dump = from_dump;
+    if (!insert(*conn, *ways, {})) {
+        refuse_connection(entry, {FTCTL_R_TABLE_FULL, {}});
+        return;
+    }
+    if (from_dump)
+        verify_.push_back(entry.orig);
+    refused_.erase(entry.orig);
+    by_id_.emplace(conn->id, conn.get());
+    by_reply_.insert_or_assign(entry.reply, entry.orig);
+    by_tuple_.emplace(entry.orig, std::move(conn));
+    watch();
+}
+
+bool Connections::insert(Connection &conn, const Ways &ways, const std::array<ftctl_flow, 2> &carry)
+{
+    // Reply first, as nf_flow_table does: who finds the original direction finds both.
+    for (const bool reply : {true, false}) {
+        if (insert_direction(conn, ways, reply, carry.at(reply)))
+            continue;
+        if (!reply) {
+            (void)datapath_.flow_delete(conn.dir[1].key, conn.dir[1].tunneled);
+            paths_.release(conn.dir[1].path);
+        }
+        return false;
+    }
+    return true;
+}
+
+bool Connections::insert_direction(Connection &conn, const Ways &ways, bool reply, const ftctl_flow &carry)
+{
+    const FlowPlan plan = plan_flow(conn.ct, ways, reply);
+    const auto path = paths_.acquire(reply ? ways.reply : ways.orig);
+    if (!path)
+        return false;
+    write_path(*path);
+
+    FlowEntry entry;
+    entry.key = plan.key;
+    entry.tunneled = plan.tunneled;
+    entry.flow = carry; // counters of the same direction, when it had others before
+    entry.flow.gen = datapath_.config().gen;
+    entry.flow.state = FTCTL_FLOW_PENDING;
+    entry.flow.path = *path;
+    entry.flow.new_src = plan.new_src;
+    entry.flow.new_dst = plan.new_dst;
+    entry.flow.new_sport = plan.new_sport;
+    entry.flow.new_dport = plan.new_dport;
+    entry.flow.addr_delta = plan.addr_delta;
+    entry.flow.port_delta = plan.port_delta;
+    entry.flow.flags = static_cast<std::uint8_t>((plan.nat ? FTCTL_F_NAT : 0) | (reply ? FTCTL_F_REPLY : 0));
+    entry.flow.trickle_s = trickle_seconds(settings_.trickle_s, conn.timeout_s);
+    entry.flow.reason = 0;
+    entry.flow.detail = 0;
+    entry.flow.id = conn.id;
+
+    auto done = datapath_.flow_insert(entry);
+    if (!done && done.error().err == EEXIST) {
+        // Left by an earlier daemon, or by a connection that a NAT change gave the same tuple.
+        const auto old = datapath_.flow_delete(entry.key, entry.tunneled);
+        const bool same = old && *old && (*old)->new_src == plan.new_src && (*old)->new_dst == plan.new_dst &&
+                          (*old)->new_sport == plan.new_sport && (*old)->new_dport == plan.new_dport;
+        if (same && by_id((*old)->id) == nullptr) {
+            entry.flow.packets = (*old)->packets;
+            entry.flow.bytes = (*old)->bytes;
+            entry.flow.last_seen = (*old)->last_seen;
+        }
+        done = datapath_.flow_insert(entry);
+    }
+    if (!done) {
+        spdlog::debug("insert {}: {}", conn.ct.orig.str(), done.error().why);
+        paths_.release(*path);
+        return false;
+    }
+    conn.dir[reply].key = plan.key;
+    conn.dir[reply].tunneled = plan.tunneled;
+    conn.dir[reply].path = *path;
+    conn.dir[reply].live = false;
+    return true;
+}
+
+std::uint32_t Connections::full_timeout(const CtEntry &entry, bool from_dump) const
+{
+    // The event of the change that made the entry eligible carries the fresh timeout, whatever rule
+    // gave it; a dump shows what is left of it.
+    if (!from_dump && entry.timeout_s)
+        return *entry.timeout_s;
+    const long configured = entry.orig.proto == IPPROTO_TCP ? kernel_.sysctls().tcp_established_s
+                                                            : kernel_.sysctls().udp_stream_s;
+    return static_cast<std::uint32_t>(std::clamp(configured, 1L, 0x7fffffffL));
+}
+
+std::array<ftctl_flow, 2> Connections::erase_flows(Connection &conn)
+{
+    std::array<ftctl_flow, 2> last{};
+    for (std::size_t i = 0; i < 2; i++) {
+        const auto &dir = conn.dir[i];
+        if (const auto old = datapath_.flow_delete(dir.key, dir.tunneled);
+            old && *old && (*old)->id == conn.id)
+            last.at(i) = **old;
+        paths_.release(dir.path);
+    }
+    return last;
+}
+
+void Connections::remove(const Tuple &orig, const char *why)
+{
+    const auto it = by_tuple_.find(orig);
+    if (it == by_tuple_.end())
+        return;
+    Connection &conn = *it->second;
+    const auto last = erase_flows(conn);
+    const auto counters = [](const ftctl_flow &flow) {
+        return nlohmann::json{{"packets", flow.packets}, {"bytes", flow.bytes}};
+    };
+    publish_({{"event", "removal"},
+              {"id", conn.id},
+              {"tuple", conn.ct.orig.str()},
+              {"cause", why},
+              {"age_s", static_cast<double>(monotonic_ns() - conn.created_ns) / 1e9},
+              {"orig", counters(last[0])},
+              {"reply", counters(last[1])}});
+    by_id_.erase(conn.id);
+    if (const auto reply = by_reply_.find(conn.ct.reply);
+        reply != by_reply_.end() && reply->second == conn.ct.orig)
+        by_reply_.erase(reply);
+    by_tuple_.erase(it);
+}
+
+void Connections::destroyed(const CtEntry &entry)
+{
+    refused_.erase(entry.orig);
+    if (const auto it = by_tuple_.find(entry.orig); it != by_tuple_.end() && it->second->ct.id == entry.id)
+        remove(entry.orig, "conntrack");
+}
+
+void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
+{
+    const auto it = refused_.find(entry.orig);
+    if (it != refused_.end() && it->second.refusal == refusal) {
+        it->second.ct = entry;
+        it->second.epoch = epoch_;
+        return;
+    }
+    refusal_counts_[refusal.reason]++;
+    if (refusal.reason == FTCTL_R_TABLE_FULL) {
+        insert_full_++;
+        if (waiting_.size() < kMaxWaiting)
+            waiting_.push_back(entry.orig);
+    }
+    if (refusal.reason != FTCTL_R_NOT_ASSURED)
+        publish_({{"event", "refusal"}, {"tuple", entry.orig.str()}, {"reason", refusal_text(refusal)}});
+    if (it == refused_.end()) {
+        while (refused_.size() >= kMaxRefused && !refused_order_.empty()) {
+            refused_.erase(refused_order_.front());
+            refused_order_.pop_front();
+        }
+        refused_order_.push_back(entry.orig);
+        if (refused_order_.size() > 2 * kMaxRefused) // entries that ended meanwhile
+            std::erase_if(refused_order_, [this](const Tuple &t) { return refused_.count(t) == 0; });
+    }
+    refused_[entry.orig] = {entry, std::move(refusal), monotonic_ns(), epoch_};
+}
+
+void Connections::on_event(const ftctl_event &event)
+{
+    Connection *conn = by_id(event.id);
+    if (!conn)
+        return;
+    const bool reply = event.flow_flags & FTCTL_F_REPLY;
+    switch (event.type) {
+    case FTCTL_EV_LIVE:
+        conn->last_kernel = to_ticks(monotonic_ns());
+        if (!conn->dir[reply].live) {
+            conn->dir[reply].live = true;
+            publish_({{"event", "offload"},
+                      {"id", conn->id},
+                      {"tuple", conn->ct.orig.str()},
+                      {"direction", reply ? "reply" : "orig"}});
+        }
+        break;
+    case FTCTL_EV_DIFFERS: {
+        const CtEntry ct = conn->ct;
+        remove(ct.orig, "mangled");
+        refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(event.detail)});
+        break;
+    }
+    case FTCTL_EV_CLOSING:
+        closing(*conn, event.tcp_flags);
+        break;
+    default:
+        break;
+    }
+}
+
+void Connections::closing(Connection &conn, std::uint8_t tcp_flags)
+{
+    constexpr std::uint8_t kSyn = 0x02, kRst = 0x04, kTcpClose = 7; // TCP_CONNTRACK_CLOSE
+    constexpr std::uint32_t kCloseTimeout = 10;                     // nf_conntrack_tcp_timeout_close
+    const Tuple orig = conn.ct.orig;
+
+    remove(orig, tcp_flags & kRst ? "rst" : tcp_flags & kSyn ? "syn" : "fin");
+    // Conntrack's last seen ACK is old news; without it the packets that end the connection count.
+    (void)conntrack_.set_liberal(orig);
+    if (tcp_flags & kRst) {
+        // A RST that is not at the ACK conntrack remembers leaves the entry ESTABLISHED for days
+        // (semantics 5.4); nf_flow_table ends it the same way (flow_offload_fixup_ct).
+        const auto entry = conntrack_.get(orig);
+        if (entry && entry->tcp_state && !entry_closed(*entry))
+            (void)conntrack_.set_tcp_state(orig, kTcpClose, kCloseTimeout);
+    } else {
+        retry_later(orig, kSynCooling); // still ESTABLISHED then: it was not what it looked like
+    }
+}
+
+void Connections::retry_later(const Tuple &orig, std::uint64_t delay_ns)
+{
+    if (retries_.size() < kMaxWaiting)
+        retries_.emplace(monotonic_ns() + delay_ns, orig);
+}
+
+void Connections::watch()
+{
+    auto &config = datapath_.config();
+    const std::uint64_t until = monotonic_ns() + kWatch;
+    if (config.watch_until_ns + kWatch / 2 < until)
+        config.watch_until_ns = until;
+}
+
+} // namespace ftctl

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What keeps the connections true: resync with conntrack, changed ways, paths, lifetimes.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include <netinet/in.h>
+#include <spdlog/spdlog.h>
+
+#include "daemon/connections.h"
+#include "flow/lifetime.h"
+#include "util/clock.h"
+
+namespace ftctl {
+
+namespace {
+
+/// A beat at least this often in long loops (in connections).
+constexpr std::size_t kBeatEvery = 256;
+/// Conntrack entries asked for by the second to see whether they are still there.
+constexpr std::size_t kVerifyPerSecond = 5000;
+/// A path is not rewritten twice within this time: a packet may still be reading the other half.
+constexpr std::uint64_t kPathGrace = 2 * 1000 * 1000;
+
+} // namespace
+
+Status Connections::resync(const std::function<void()> &beat)
+{
+    epoch_++;
+    std::size_t n = 0;
+    auto done = conntrack_.dump([&](const CtEntry &entry) {
+        if (++n % kBeatEvery == 0)
+            beat();
+        consider(entry, true);
+        return true;
+    });
+    if (!done)
+        return done;
+    std::vector<Tuple> gone;
+    for (const auto &[orig, conn] : by_tuple_)
+        if (conn->epoch != epoch_)
+            gone.push_back(orig);
+    for (const Tuple &orig : gone)
+        remove(orig, "conntrack");
+    std::erase_if(refused_, [this](const auto &item) { return item.second.epoch != epoch_; });
+    return {};
+}
+
+void Connections::resolve_again(const std::function<bool(const Connection &)> &which,
+                                const std::function<void()> &beat)
+{
+    std::vector<Tuple> affected;
+    for (const auto &[orig, conn] : by_tuple_)
+        if (which(*conn))
+            affected.push_back(orig);
+    std::size_t n = 0;
+    for (const Tuple &orig : affected) {
+        if (++n % kBeatEvery == 0)
+            beat();
+        Connection &conn = *by_tuple_.at(orig);
+        auto ways = ways_for(conn.ct);
+        if (!ways) {
+            const CtEntry ct = conn.ct;
+            remove(orig, reason_name(ways.error().reason));
+            refuse_connection(ct, ways.error());
+            continue;
+        }
+        const Way *there = paths_.way(conn.dir[0].path);
+        const Way *back = paths_.way(conn.dir[1].path);
+        if (there && back && *there == ways->orig && *back == ways->reply)
+            continue;
+        if (!insert(conn, *ways, erase_flows(conn))) {
+            const CtEntry ct = conn.ct;
+            by_id_.erase(conn.id);
+            by_reply_.erase(conn.ct.reply);
+            by_tuple_.erase(orig);
+            refuse_connection(ct, {FTCTL_R_TABLE_FULL, {}});
+            continue;
+        }
+        watch();
+    }
+}
+
+void Connections::refresh_paths(const std::vector<std::uint32_t> &paths)
+{
+    for (const std::uint32_t index : paths)
+        write_path(index);
+}
+
+void Connections::write_path(std::uint32_t index)
+{
+    const Way *way = paths_.way(index);
+    if (!way)
+        return;
+    const Link *device = kernel_.link(way->oif);
+    const Neigh *neigh = kernel_.neighbour(way->oif, way->next_hop);
+    constexpr std::uint32_t kUp = 0x1; // IFF_UP
+    const bool up = device && (device->flags & kUp) && device->carrier;
+    const bool xdp = [&] {
+        for (std::uint32_t slot = 1; slot < FTCTL_MAX_SLOTS; slot++)
+            if (datapath_.slot(slot).ifindex == way->oif && datapath_.slot(slot).hook == FTCTL_HOOK_XDP)
+                return true;
+        return false;
+    }();
+    const ftctl_path_body body = plan_path(*way, device ? device->mac : Mac{},
+                                           neigh && neigh->valid() ? &neigh->mac : nullptr, up, xdp);
+
+    ftctl_path &path = datapath_.path(index);
+    const std::uint32_t active = path.active & 1;
+    if (std::memcmp(&path.body[active], &body, sizeof(body)) == 0)
+        return;
+    std::uint64_t &flipped = flipped_ns_[index];
+    while (monotonic_ns() - flipped < kPathGrace)
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    path.body[active ^ 1] = body;
+    __atomic_store_n(&path.active, active ^ 1, __ATOMIC_RELEASE);
+    flipped = monotonic_ns();
+    if (neigh == nullptr || !neigh->valid())
+        (void)kernel_.control().probe_neighbour(way->oif, way->next_hop);
+}
+
+std::size_t Connections::walk(const std::function<void()> &beat)
+{
+    const std::uint64_t now = monotonic_ns();
+    struct Mangled {
+        Tuple orig;
+        unsigned detail;
+    };
+    std::vector<Mangled> mangled;
+    std::vector<std::uint32_t> closing_ids;
+    std::vector<std::pair<ftctl_key4t, bool>> strays;
+    std::size_t n = 0;
+
+    (void)datapath_.flow_each([&](const FlowEntry &entry) {
+        if (++n % kBeatEvery == 0)
+            beat();
+        const ftctl_flow &flow = entry.flow;
+        Connection *conn = by_id(flow.id);
+        const bool reply = flow.flags & FTCTL_F_REPLY;
+        if (!conn || std::memcmp(&conn->dir[reply].key, &entry.key, sizeof(entry.key)) != 0) {
+            strays.emplace_back(entry.key, entry.tunneled);
+            return true;
+        }
+        const auto later = [](std::uint32_t a, std::uint32_t b) {
+            return a == 0 || (b != 0 && static_cast<std::int32_t>(b - a) > 0) ? b : a;
+        };
+        conn->last_seen = later(conn->last_seen, flow.last_seen);
+        conn->last_kernel = later(conn->last_kernel, flow.last_trickle);
+        if (flow.state == FTCTL_FLOW_DIFFERS)
+            mangled.push_back({conn->ct.orig, flow.detail});
+        else if (flow.state == FTCTL_FLOW_CLOSING)
+            closing_ids.push_back(flow.id);
+        return true;
+    });
+
+    for (const auto &[key, tunneled] : strays)
+        (void)datapath_.flow_delete(key, tunneled);
+    for (const Mangled &m : mangled) {
+        const auto it = by_tuple_.find(m.orig);
+        if (it == by_tuple_.end())
+            continue;
+        const CtEntry ct = it->second->ct;
+        remove(m.orig, "mangled");
+        refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(m.detail)});
+    }
+    for (const std::uint32_t id : closing_ids)
+        if (Connection *conn = by_id(id))
+            closing(*conn, 0);
+    std::size_t aged = 0;
+    for (const auto &[orig, conn] : by_tuple_) {
+        if (++aged % kBeatEvery == 0)
+            beat();
+        age(*conn, now);
+    }
+    return n;
+}
+
+void Connections::age(Connection &conn, std::uint64_t now_ns)
+{
+    if (conn.last_seen == 0 || conn.corrected == conn.last_seen)
+        return;
+    const std::uint32_t now = to_ticks(now_ns);
+    IdleFacts facts;
+    facts.idle_s = tick_seconds(now, conn.last_seen);
+    facts.kernel_idle_s = tick_seconds(now, conn.last_kernel);
+    facts.timeout_s = conn.timeout_s;
+    const double settled = std::clamp(conn.timeout_s / 10.0, 1.0, 10.0);
+    if (facts.idle_s < settled || facts.kernel_idle_s < facts.idle_s + 1.0)
+        return;
+    const auto entry = conntrack_.get(conn.ct.orig);
+    conn.corrected = conn.last_seen;
+    if (!entry || !entry->timeout_s || entry->id != conn.ct.id)
+        return;
+    facts.remaining_s = *entry->timeout_s;
+    if (const auto seconds = corrected_timeout(facts))
+        (void)conntrack_.set_timeout(conn.ct.orig, *seconds);
+}
+
+void Connections::every_second()
+{
+    const std::uint64_t now = monotonic_ns();
+    const auto again = [this](const Tuple &orig) {
+        if (auto entry = conntrack_.get(orig))
+            consider(std::move(*entry), true);
+        else if (entry.error().err == ENOENT)
+            refused_.erase(orig);
+    };
+    while (!retries_.empty() && retries_.begin()->first <= now) {
+        const Tuple orig = retries_.begin()->second;
+        retries_.erase(retries_.begin());
+        again(orig);
+    }
+    while (!waiting_.empty() && by_tuple_.size() < datapath_.max_flows()) {
+        const Tuple orig = waiting_.front();
+        waiting_.pop_front();
+        again(orig);
+        const auto it = refused_.find(orig);
+        if (it != refused_.end() && it->second.refusal.reason == FTCTL_R_TABLE_FULL) {
+            waiting_.push_back(orig);
+            break;
+        }
+    }
+    for (std::size_t i = std::min(verify_.size(), kVerifyPerSecond); i > 0; i--) {
+        const Tuple orig = verify_.front();
+        verify_.pop_front();
+        const auto it = by_tuple_.find(orig);
+        if (it == by_tuple_.end() || !it->second->from_dump)
+            continue;
+        const auto entry = conntrack_.get(orig);
+        if (!entry && entry.error().err == ENOENT) {
+            remove(orig, "conntrack");
+        } else {
+            if (entry)
+                consider(*entry, true);
+            verify_.push_back(orig);
+        }
+    }
+}
+
+void Connections::adjust_trickle()
+{
+    for (const auto &[orig, conn] : by_tuple_) {
+        conn->timeout_s = full_timeout(conn->ct, true);
+        for (const auto &dir : conn->dir) {
+            ftctl_flow_edit edit{};
+            edit.key = dir.key;
+            edit.tunneled = dir.tunneled;
+            edit.what = FTCTL_EDIT_TRICKLE;
+            edit.trickle_s = trickle_seconds(settings_.trickle_s, conn->timeout_s);
+            (void)datapath_.flow_edit(edit);
+        }
+    }
+}
+
+std::size_t Connections::remove_if(const std::function<bool(const Connection &)> &which, const char *why)
+{
+    std::vector<Tuple> found;
+    for (const auto &[orig, conn] : by_tuple_)
+        if (which(*conn))
+            found.push_back(orig);
+    for (const Tuple &orig : found)
+        remove(orig, why);
+    return found.size();
+}
+
+void Connections::drop_strays()
+{
+    (void)walk([] {});
+}
+
+} // namespace ftctl

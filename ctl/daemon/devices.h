@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The devices ftctl is attached to: which hook each gets and why, all-or-nothing attach, devices
+// that go and come back.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bpf/datapath.h"
+#include "daemon/kernel_view.h"
+#include "util/result.h"
+
+namespace ftctl {
+
+struct AttachOptions {
+    std::string mode = "auto"; ///< auto, xdp, tc
+    bool force = false;        ///< XDP in spite of what speaks against it
+};
+
+struct Device {
+    std::string name;
+    std::uint32_t ifindex = 0; ///< 0: wanted, but not there now
+    ftctl_hook hook = FTCTL_HOOK_NONE;
+    std::string why; ///< why this hook
+    AttachOptions options;
+    std::uint32_t slot = 0;
+    std::uint32_t ingress_prog_id = 0;
+    std::uint32_t egress_prog_id = 0;
+};
+
+class Devices {
+  public:
+    Devices(Datapath &datapath, KernelView &kernel) : datapath_(datapath), kernel_(kernel) {}
+
+    struct Outcome {
+        Device device;
+        bool changed = false;
+    };
+    /// Attaches all of them or none. Devices that are attached as asked for stay as they are.
+    Result<std::vector<Outcome>> attach(const std::vector<std::string> &names, const AttachOptions &options,
+                                        bool dry_run);
+    /// False: it was not attached.
+    Result<bool> detach(const std::string &name);
+
+    /// After a start with pins of an earlier daemon: puts this version's programs in their place.
+    void adopt(const std::map<std::string, AttachOptions> &wanted);
+
+    /// A link changed: MAC, or a wanted device is there (again). True when something was done to
+    /// the attachments.
+    bool on_link(const Link &link);
+    /// A link is gone. True when it was attached; it stays wanted.
+    bool on_gone(std::uint32_t ifindex);
+
+    [[nodiscard]] const std::map<std::string, Device> &all() const { return devices_; }
+    [[nodiscard]] const Device *find(std::uint32_t ifindex) const;
+    [[nodiscard]] bool none_attached() const;
+
+  private:
+    struct Choice {
+        ftctl_hook hook = FTCTL_HOOK_NONE;
+        std::string why;
+    };
+    Result<const Link *> usable(const std::string &name, const AttachOptions &options);
+    Result<Choice> choose(const std::vector<const Link *> &links, const Link &link,
+                          const AttachOptions &options);
+    [[nodiscard]] bool is_ours(const Link &link) const;
+    Status attach_one(const Link &link, const AttachOptions &options, const Choice &choice);
+    Status detach_one(Device &device);
+    void set_mac(const Device &device, const Mac &mac);
+
+    Datapath &datapath_;
+    KernelView &kernel_;
+    std::map<std::string, Device> devices_;
+};
+
+/// What speaks against XDP on this device; nothing when it can have it. Empty string never.
+std::optional<std::string> xdp_obstacle(const Link &link);
+
+} // namespace ftctl

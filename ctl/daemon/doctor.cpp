@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// `ftctl doctor`: what this kernel and these devices can do, and what to change.
+#include <fmt/format.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+
+#include "daemon/engine.h"
+
+namespace ftctl {
+
+namespace {
+
+using nlohmann::json;
+
+json as_json(const Probe &probe)
+{
+    return {{"name", probe.name},
+            {"ok", probe.ok},
+            {"required", probe.required},
+            {"detail", probe.detail},
+            {"hint", probe.ok ? "" : probe.hint}};
+}
+
+/// Settings that change what the fast path may do.
+std::vector<Probe> probe_settings(bool policy_routed)
+{
+    std::vector<Probe> out;
+    const auto add = [&out](std::string name, bool ok, std::string detail, std::string hint) {
+        out.push_back({std::move(name), ok, false, std::move(detail), std::move(hint)});
+    };
+    const long forward = sysctl_number("net/ipv4/ip_forward").value_or(0);
+    add("ip-forward", forward != 0, fmt::format("net.ipv4.ip_forward = {}", forward),
+        "this namespace does not forward IPv4: sysctl net.ipv4.ip_forward=1");
+    const long checksum = sysctl_number("net/netfilter/nf_conntrack_checksum").value_or(0);
+    add("conntrack-checksum", checksum == 0, fmt::format("nf_conntrack_checksum = {}", checksum),
+        "packets with a wrong L4 checksum are INVALID to the slow path but translated by the fast path; "
+        "set it to 0 to make both alike");
+    const long events = sysctl_number("net/netfilter/nf_conntrack_events").value_or(0);
+    add("conntrack-events", events != 0, fmt::format("nf_conntrack_events = {}", events),
+        "no connection is ever announced: sysctl net.netfilter.nf_conntrack_events=2");
+    add("policy-routing", !policy_routed,
+        policy_routed ? "an ip rule looks at mark or TOS" : "none in the way",
+        "no connection is taken while a rule depends on what cannot be known before a packet comes");
+    return out;
+}
+
+std::vector<Probe> probe_device(const Link &link)
+{
+    std::vector<Probe> out;
+    const auto obstacle = xdp_obstacle(link);
+    out.push_back({"xdp", !obstacle, false, obstacle.value_or("native XDP forwards"), "auto uses TC here"});
+    const bool ethernet = link.type == ARPHRD_ETHER && !(link.flags & IFF_LOOPBACK);
+    out.push_back({"ethernet", ethernet, true, ethernet ? "yes" : "not an Ethernet device",
+                   "attach the device the frames really use"});
+    out.push_back({"port", link.master == 0, true, link.master ? "enslaved" : "no master",
+                   "attach the device above instead"});
+    const auto features = device_features(link.name);
+    const bool lro = features && features->lro;
+    out.push_back({"lro", !lro, true, lro ? "on" : "off", "ethtool -K " + link.name + " lro off"});
+    return out;
+}
+
+} // namespace
+
+Reply Engine::cmd_doctor() const
+{
+    json kernel = json::array();
+    for (const Probe &probe : probe_kernel())
+        kernel.push_back(as_json(probe));
+    for (const Probe &probe : probe_settings(kernel_->policy_routed()))
+        kernel.push_back(as_json(probe));
+    json devices = json::array();
+    for (const auto &[index, link] : kernel_->links()) {
+        if (link.flags & IFF_LOOPBACK)
+            continue;
+        json checks = json::array();
+        for (const Probe &probe : probe_device(link))
+            checks.push_back(as_json(probe));
+        devices.push_back({{"name", link.name}, {"checks", checks}});
+    }
+    Reply reply;
+    reply.data = {{"kernel", kernel}, {"devices", devices}};
+    return reply;
+}
+
+} // namespace ftctl

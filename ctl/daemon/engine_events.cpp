@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the kernel announces, and how the flows follow. Changes are gathered and followed together:
+// a routing daemon may change thousands of routes at once.
+#include <algorithm>
+
+#include <net/if.h>
+#include <spdlog/spdlog.h>
+
+#include "daemon/engine.h"
+#include "util/clock.h"
+
+namespace ftctl {
+
+namespace {
+
+constexpr unsigned kEventsPerTurn = 4096;
+constexpr std::uint64_t kSettleNs = 50 * 1000 * 1000;
+/// More connections than this are not asked for again while packets flow: they go to the witness first.
+constexpr std::size_t kManyConnections = 5000;
+
+template <typename... Ts>
+struct Overloaded : Ts... {
+    using Ts::operator()...;
+};
+template <typename... Ts>
+Overloaded(Ts...) -> Overloaded<Ts...>;
+
+/// Refusals that other routes, devices or addresses may lift.
+bool about_ways(ftctl_reason reason)
+{
+    switch (reason) {
+    case FTCTL_R_NO_ROUTE:
+    case FTCTL_R_PATH:
+    case FTCTL_R_DEVICE:
+    case FTCTL_R_TUNNEL:
+    case FTCTL_R_LOCAL:
+    case FTCTL_R_HAIRPIN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+} // namespace
+
+void Engine::on_conntrack()
+{
+    const bool idle = devices_->none_attached();
+    const auto whole = ct_events_->read(
+        [&](CtEventType type, const CtEntry &entry) {
+            ct_event_count_++;
+            if (idle)
+                return;
+            if (type == CtEventType::destroyed)
+                connections_->destroyed(entry);
+            else
+                connections_->consider(entry, false);
+        },
+        kEventsPerTurn);
+    if (!whole) {
+        spdlog::error("{}: {}", whole.error().what, whole.error().why);
+        lost_events_ = true;
+    } else if (!*whole) {
+        // Lost events are a normal state: everything to the stack, read it all again.
+        ct_overruns_++;
+        lost_events_ = true;
+    }
+    if (lost_events_) {
+        datapath_->config().disabled = 1;
+        want_resync_ = true;
+    }
+}
+
+void Engine::on_route_events()
+{
+    const auto on_neighbour = [this](const NeighChanged &event) {
+        kernel_->apply(event);
+        connections_->refresh_paths(
+            connections_->paths().by_neighbour(event.neigh.ifindex, event.neigh.addr));
+    };
+    const auto on_link = [this](const LinkChanged &event) {
+        const Link *old = kernel_->link(event.link.index);
+        const Link before = old ? *old : Link{};
+        kernel_->apply(event);
+        const Link &now = *kernel_->link(event.link.index);
+        if (devices_->on_link(now)) {
+            dirty_.everything = true;
+            want_resync_ = true;
+        }
+        connections_->refresh_paths(connections_->paths().by_device(now.index));
+        if (before.flags != now.flags || before.carrier != now.carrier || before.mtu != now.mtu ||
+            before.mac != now.mac || before.tunnel != now.tunnel || before.master != now.master)
+            dirty_.devices.push_back(now.index);
+        datapath_->config().tunnels = tunnels_->count();
+    };
+    const auto on_gone = [this](const LinkGone &event) {
+        release_device(event.index);
+        (void)devices_->on_gone(event.index);
+        kernel_->apply(event);
+        dirty_.everything = true;
+        datapath_->config().tunnels = tunnels_->count();
+    };
+    const auto handler = [&](const RtEvent &event) {
+        std::visit(Overloaded{on_neighbour, on_link, on_gone,
+                              [this](const AddrChanged &) { dirty_.addresses = true; },
+                              [this](const RouteChanged &route) { dirty_.routes.push_back(route); },
+                              [this](const RuleChanged &) { dirty_.rules = true; },
+                              [this](const NetconfChanged &) { dirty_.settings = true; },
+                              [this](const NexthopChanged &) { dirty_.everything = true; },
+                              [this](const Overrun &) {
+                                  ct_overruns_++;
+                                  if (auto done = kernel_->refresh(); !done)
+                                      spdlog::error("{}: {}", done.error().what, done.error().why);
+                                  connections_->refresh_paths(connections_->paths().all());
+                                  dirty_.everything = true;
+                                  want_resync_ = true;
+                              }},
+                   event);
+    };
+    if (auto done = rt_events_->read(handler); !done)
+        spdlog::error("{}: {}", done.error().what, done.error().why);
+    settle();
+}
+
+void Engine::on_xfrm()
+{
+    const auto changed = xfrm_->read();
+    if (changed && !*changed)
+        return;
+    auto policies = xfrm_->policies();
+    if (!policies) {
+        spdlog::error("{}: {}", policies.error().what, policies.error().why);
+        return;
+    }
+    connections_->set_xfrm(std::move(*policies));
+    new_generation(); // at once: clear text must not leave where it is forbidden
+    resolve_all();
+    want_resync_ = true;
+}
+
+void Engine::on_nft()
+{
+    const auto changed = nft_->read();
+    if (!changed || *changed)
+        want_generation_ = true;
+    settle();
+}
+
+void Engine::new_generation()
+{
+    __atomic_add_fetch(&datapath_->config().gen, 1, __ATOMIC_RELEASE);
+    generation_ns_ = monotonic_ns();
+    want_generation_ = false;
+}
+
+void Engine::resolve_all()
+{
+    if (connections_->all().size() > kManyConnections)
+        new_generation();
+    connections_->resolve_again([](const Connection &) { return true; }, [this] { beat(); });
+}
+
+void Engine::settle_routes()
+{
+    const Dirty dirty = std::exchange(dirty_, {});
+    if (dirty.addresses || !dirty.routes.empty() || dirty.everything)
+        kernel_->forget_local();
+    if (dirty.rules || !dirty.routes.empty() || dirty.everything)
+        if (auto done = kernel_->refresh_rules(); !done)
+            spdlog::error("{}: {}", done.error().what, done.error().why);
+    const auto by_route = [&](const Connection &conn) {
+        return std::any_of(dirty.routes.begin(), dirty.routes.end(), [&](const RouteChanged &route) {
+            const auto touches = [&](const IpAddr &addr) {
+                return addr.family == route.family && route.dst.contains(addr);
+            };
+            if (touches(conn.ct.orig.src) || touches(conn.ct.reply.src))
+                return true;
+            for (const auto &dir : conn.dir) {
+                const Way *way = connections_->paths().way(dir.path);
+                if (way && way->tunnel && touches(way->tunnel->remote))
+                    return true;
+            }
+            return false;
+        });
+    };
+    const auto by_device = [&](const Connection &conn) {
+        return std::any_of(std::begin(conn.dir), std::end(conn.dir), [&](const Connection::Direction &dir) {
+            const Way *way = connections_->paths().way(dir.path);
+            return way && std::any_of(dirty.devices.begin(), dirty.devices.end(), [&](std::uint32_t index) {
+                       return way->oif == index || way->l3_oif == index;
+                   });
+        });
+    };
+    if (dirty.settings) {
+        (void)kernel_->poll_sysctls();
+        new_generation();
+    }
+    if (dirty.rules || dirty.addresses || dirty.settings || dirty.everything) {
+        resolve_all();
+        want_resync_ = true;
+    } else {
+        connections_->resolve_again([&](const Connection &conn) { return by_route(conn) || by_device(conn); },
+                                    [this] { beat(); });
+        const auto &refused = connections_->refused();
+        if (std::any_of(refused.begin(), refused.end(),
+                        [](const auto &item) { return about_ways(item.second.refusal.reason); }))
+            want_resync_ = true;
+    }
+}
+
+/// Follows what has been gathered, at the pace that was promised: routes within tens of
+/// milliseconds, rulesets and resyncs at most once a second.
+void Engine::settle()
+{
+    const std::uint64_t now = monotonic_ns();
+    if (dirty_.any() && now - settled_ns_ >= kSettleNs) {
+        settle_routes();
+        settled_ns_ = monotonic_ns();
+    }
+    if (want_generation_ && now - generation_ns_ >= FTCTL_NSEC_PER_SEC) {
+        new_generation();
+        if (!devices_->none_attached()) {
+            if (auto done = ensure_tracking(track_wanted_, nullptr); !done)
+                spdlog::error("{}: {}", done.error().what, done.error().why);
+            want_resync_ = true; // what a rule had mangled may be left alone now
+        }
+    }
+    if (want_resync_ && now - resynced_ns_ >= FTCTL_NSEC_PER_SEC)
+        resync_now();
+}
+
+void Engine::resync_now()
+{
+    want_resync_ = false;
+    if (devices_->none_attached()) {
+        lost_events_ = false;
+        datapath_->config().disabled = 0;
+        return;
+    }
+    if (auto done = connections_->resync([this] { beat(); }); !done) {
+        spdlog::error("{}: {}", done.error().what, done.error().why);
+        want_resync_ = true;
+    } else {
+        ct_resyncs_++;
+        lost_events_ = false;
+        datapath_->config().disabled = 0;
+    }
+    resynced_ns_ = monotonic_ns();
+}
+
+Status Engine::ensure_tracking(bool wanted, std::vector<std::string> *notes)
+{
+    if (!wanted) {
+        track_state_ = "left to others (--no-track)";
+        return {};
+    }
+    bool by_others = true;
+    for (const std::uint8_t family : {AF_INET, AF_INET6}) {
+        const auto tracked = track_table_->tracked_by_others(family);
+        if (!tracked)
+            return tl::unexpected(tracked.error());
+        by_others = by_others && *tracked;
+    }
+    const auto exists = track_table_->exists();
+    if (exists && *exists) {
+        track_state_ = "on, by table inet ftctl";
+        return {};
+    }
+    if (by_others) {
+        track_state_ = "on, by the ruleset";
+        return {};
+    }
+    if (auto done = track_table_->add(); !done)
+        return done;
+    track_state_ = "on, by table inet ftctl";
+    if (notes)
+        notes->emplace_back("no rule asks for connection tracking here: table inet ftctl keeps it on "
+                            "until the last detach (--no-track leaves it off)");
+    return {};
+}
+
+void Engine::release_device(std::uint32_t ifindex)
+{
+    (void)connections_->remove_if(
+        [&](const Connection &conn) {
+            return std::any_of(std::begin(conn.dir), std::end(conn.dir),
+                               [&](const Connection::Direction &dir) {
+                                   const Way *way = connections_->paths().way(dir.path);
+                                   return way && (way->oif == ifindex || way->l3_oif == ifindex);
+                               });
+        },
+        "device");
+}
+
+} // namespace ftctl

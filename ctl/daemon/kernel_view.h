@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the daemon knows of the kernel's links, neighbours, rules and settings: read once, kept
+// current by events, and asked for routes on behalf of flow/ways.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+
+#include "flow/ways.h"
+#include "netlink/policy.h"
+#include "netlink/route.h"
+
+namespace ftctl {
+
+/// Settings that are polled, since the kernel does not announce all of them.
+struct Sysctls {
+    long udp_stream_s = 120;
+    long tcp_established_s = 432000;
+    /// Whatever decides about forwarding and source checks, of all attached devices: compared only.
+    std::map<std::string, long> forwarding;
+    bool operator==(const Sysctls &) const = default;
+};
+
+class KernelView : public Fib {
+  public:
+    static Result<std::unique_ptr<KernelView>> open();
+
+    /* Fib */
+    Result<RouteAnswer> route(const RouteQuery &query) override;
+    const Link *link(std::uint32_t ifindex) override;
+    bool attached(std::uint32_t ifindex) override { return attached_.count(ifindex) > 0; }
+    bool sends_redirects(std::uint32_t ifindex) override;
+    bool known_local(const IpAddr &addr) override { return local_.count(addr) > 0; }
+
+    /// Reads links, neighbours, rules and settings anew.
+    Status refresh();
+    Status refresh_rules();
+
+    /// Takes over what an event says. True when routes or ways may have changed by it.
+    void apply(const LinkChanged &event);
+    void apply(const LinkGone &event);
+    void apply(const NeighChanged &event);
+    /// Addresses or routes changed: what is known to be local may be wrong.
+    void forget_local() { local_.clear(); }
+
+    [[nodiscard]] const Link *link_by_name(const std::string &name) const;
+    [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
+    [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
+    [[nodiscard]] std::string name(std::uint32_t ifindex) const;
+    /// A rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
+    [[nodiscard]] bool policy_routed() const { return policy_routed_; }
+
+    void set_attached(std::uint32_t ifindex, bool on);
+    /// A tunnel made by `ftctl tunnel add`: the TUN device `name` has these settings.
+    void declare_tunnel(const std::string &name, const TunnelConfig &config);
+    void forget_tunnel(const std::string &name);
+
+    [[nodiscard]] const Sysctls &sysctls() const { return sysctls_; }
+    /// Reads the settings again; true when one that decides about forwarding changed.
+    bool poll_sysctls();
+
+    RtControl &control() { return *control_; }
+
+  private:
+    void overlay(Link &link) const;
+    [[nodiscard]] Sysctls read_sysctls() const;
+
+    std::unique_ptr<RtControl> control_;
+    std::map<std::uint32_t, Link> links_;
+    std::map<std::pair<std::uint32_t, IpAddr>, Neigh> neighbours_;
+    std::map<std::string, TunnelConfig> declared_;
+    std::set<std::uint32_t> attached_;
+    std::set<IpAddr> local_;
+    Sysctls sysctls_;
+    bool policy_routed_ = false;
+};
+
+} // namespace ftctl
