@@ -194,19 +194,17 @@ class Task:
 
 
 class Lab:
-    """`with Lab("L", "R", "W") as lab:`; lab["R"] is a Netns. The daemon lives in `router`."""
+    """`with Lab("L", "R", "W") as lab:`; lab["R"] is a Netns. ftctl and ftctld are those of `router`."""
 
     serial = 0
 
     def __init__(self, *roles, router="R", tag=None):
         Lab.serial += 1
         self.prefix = f"ft-{os.getpid()}" + (f"x{Lab.serial}" if Lab.serial > 1 else "") + (f"-{tag}" if tag else "")
-        self.instance = self.prefix
         self.router = router
         self.namespaces = []
         self.processes = []
-        self.daemon = None
-        self.instances = set()  # every one that was started
+        self.daemons = {}  # role -> process
         self.resources = contextlib.ExitStack()
         self.tmp = tempfile.mkdtemp(prefix="ftctl-test-")
         try:
@@ -227,6 +225,19 @@ class Lab:
     def __getitem__(self, role):
         return self.spaces[role]
 
+    @property
+    def instance(self):
+        return f"{self.prefix}-{self.router}"
+
+    @property
+    def daemon(self):
+        return self.daemons.get(self.router)
+
+    def at(self, role):
+        """Turns to the ftctl of another router; each has a daemon of its own."""
+        self.router = role
+        return self
+
     def close(self):
         self.resources.close()
         for process in reversed(self.processes):
@@ -234,8 +245,8 @@ class Lab:
         for netns in self.namespaces:
             subprocess.run(["ip", "netns", "del", netns.name], stderr=subprocess.DEVNULL, check=False)
         self.namespaces = []
-        for instance in self.instances:
-            remove_instance(instance)
+        for role in self.daemons:
+            remove_instance(self.at(role).instance)
         shutil.rmtree(self.tmp, ignore_errors=True)
 
     def veth(self, role_a, dev_a, role_b, dev_b, extra_a="", extra_b=""):
@@ -252,13 +263,12 @@ class Lab:
         daemon = os.path.join(BIN, "ftctld")
         check(os.path.exists(daemon), f"{daemon} is not built")
         argv = [daemon, "-i", self.instance]
-        self.instances.add(self.instance)
         if config is not None:
-            path = os.path.join(self.tmp, "ftctl.json")
+            path = os.path.join(self.tmp, f"{self.router}.json")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump(config, file)
             argv += ["--config", path]
-        self.daemon = self[self.router].spawn(*argv, log="ftctld.log")
+        self.daemons[self.router] = self[self.router].spawn(*argv, log=f"ftctld-{self.router}.log")
         wait_until(self._answers, deadline, "ftctld answers on its socket")
 
     def _answers(self):
@@ -378,7 +388,7 @@ class Lab:
     # -------------------------------------------------------------- diagnosis
 
     def log_tail(self, lines=25):
-        path = os.path.join(self.tmp, "ftctld.log")
+        path = os.path.join(self.tmp, f"ftctld-{self.router}.log")
         if not os.path.exists(path):
             return ""
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -3,9 +3,10 @@
 
 LAB-A    L 192.0.2.2 -- ra R rb -- 198.51.100.2 W; R masquerades to rb unless told otherwise.
 LAB-2W   LAB-A without NAT and with a second uplink rb2 -- 203.0.113.2 W2; W and W2 both own 198.18.0.10.
-LAB-T    LAB-A whose far side is a second router with a tunnel (declared to ftctl, or the kernel's).
+LAB-T    client -- router == IPIP tunnel tun0 == remote -- server; router masquerades what enters the tunnel
+         and forwards port 8080 of its tunnel address to the client.
 """
-from lab import Lab
+from lab import Lab, check
 
 L_ADDR, RA_ADDR = "192.0.2.2", "192.0.2.1"
 W_ADDR, RB_ADDR = "198.51.100.2", "198.51.100.1"
@@ -61,3 +62,59 @@ def lab_2w(nat=False, watch=None, roles=("L", "R", "W", "W2")):
         lab.close()
         raise
     return lab
+
+
+CLIENT, SERVER = "192.0.2.2", "198.51.100.2"
+TUNNEL_NEAR, TUNNEL_FAR = "10.255.0.1", "10.255.0.2"
+WAN_NEAR, WAN_FAR = "203.0.113.1", "203.0.113.2"
+FORWARDED_PORT = 8080
+
+
+def lab_t(watch=None):
+    """LAB-T without the tunnel: open_tunnel() makes it."""
+    lab = Lab("client", "router", "remote", "server", router="router")
+    try:
+        lab.veth("client", "eth0", "router", "lan0")
+        lab.veth("router", "wan0", "remote", "wan0")
+        lab.veth("remote", "lan0", "server", "eth0")
+        lab["client"].ip(f"addr add {CLIENT}/24 dev eth0\nroute add default via 192.0.2.1")
+        lab["router"].ip(f"addr add 192.0.2.1/24 dev lan0\naddr add {WAN_NEAR}/24 dev wan0")
+        lab["remote"].ip(f"addr add {WAN_FAR}/24 dev wan0\naddr add 198.51.100.1/24 dev lan0")
+        lab["server"].ip(f"addr add {SERVER}/24 dev eth0\nroute add default via 198.51.100.1")
+        for role in ("router", "remote"):
+            lab[role].sysctl(net_ipv4_ip_forward=1)
+        lab["router"].nft(f"""table ip nat {{
+            chain pre {{ type nat hook prerouting priority dstnat;
+                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {CLIENT} }}
+            chain post {{ type nat hook postrouting priority srcnat; oifname "tun0" masquerade }}
+        }}""")
+        lab.watch(**(watch or {"seen": 'meta oifname "tun0"', "seen_back": 'meta iifname "tun0"'}))
+    except BaseException:
+        lab.close()
+        raise
+    return lab
+
+
+def kernel_has_ipip(lab):
+    """Tries, in a namespace of the lab."""
+    made = lab["server"].run("ip", "link", "add", "probe0", "type", "ipip", "local", "10.9.9.1", "remote", "10.9.9.2",
+                             ok=False)
+    if made.returncode == 0:
+        lab["server"].ip("link del probe0")
+    return made.returncode == 0
+
+
+def open_tunnel(lab):
+    """tun0 on both routers: the kernel's ipip where there is one, else ftctl's. Starts both daemons."""
+    kernel = kernel_has_ipip(lab)
+    for role, local, remote, inner, peer in (("remote", WAN_FAR, WAN_NEAR, TUNNEL_FAR, TUNNEL_NEAR),
+                                             ("router", WAN_NEAR, WAN_FAR, TUNNEL_NEAR, TUNNEL_FAR)):
+        lab.at(role).start()
+        if kernel:
+            lab[role].ip(f"link add tun0 type ipip local {local} remote {remote}")
+        else:
+            made = lab.ftctl_raw("tunnel", "add", "tun0", "mode", "ipip", "local", local, "remote", remote)
+            check(made.returncode == 0, f"ftctl tunnel add on {role}: {made.stderr}")
+        lab[role].ip(f"addr add {inner} peer {peer} dev tun0\nlink set tun0 up")
+    lab["router"].ip("route add 198.51.100.0/24 dev tun0")
+    return "kernel" if kernel else "ftctl"

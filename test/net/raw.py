@@ -143,3 +143,33 @@ def is_icmp(kind, code=None):
         return bool(packet and packet.proto == 1 and len(packet.body) >= 8 and packet.body[0] == kind
                     and (code is None or packet.body[1] == code))
     return want
+
+
+def normal(frame, router_addresses=()):
+    """A frame from the EtherType on; the ID and checksum of what the router itself wrote are zero."""
+    data = frame[12:]
+    packet = parse(frame)
+    if packet and packet.src in router_addresses:
+        data = data[:6] + b"\0\0" + data[8:12] + b"\0\0" + data[14:]
+    return data
+
+
+def outcome(injector, packets, sniffers, router_addresses=(), spacing=0.003):
+    """Sends packets one after the other; what each sniffer saw of them, comparable between runs."""
+    for sniffer in sniffers:
+        sniffer.clear()
+    for packet in packets:
+        injector.send(packet)
+        time.sleep(spacing)
+    return [[normal(frame, router_addresses) for frame in sniffer.settle()] for sniffer in sniffers]
+
+
+def difference(plain, fast, names):
+    """A text about the first difference of two outcomes, or None."""
+    for name, want, got in zip(names, plain, fast):
+        for number, (one, other) in enumerate(zip(want, got)):
+            if one != other:
+                return f"{name}, frame {number}: without ftctl {one.hex()}, with ftctl {other.hex()}"
+        if len(want) != len(got):
+            return f"{name}: {len(want)} frames without ftctl, {len(got)} with ftctl"
+    return None

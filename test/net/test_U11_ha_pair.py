@@ -49,8 +49,7 @@ class Pair:
         """What conntrackd does: the entries of one router written into the other."""
         for proto in ("udp", "tcp"):
             self.lab[target].run("conntrack", "-D", "-p", proto, ok=False)
-            self.lab.router = source
-            for entry in self.lab.conntrack("-p", proto):
+            for entry in self.lab.at(source).conntrack("-p", proto):
                 orig, reply = entry["orig"], entry["reply"]
                 if orig["src"] != "192.0.2.2":
                     continue
@@ -74,27 +73,17 @@ def scenario(attached):
     with Lab("L", "B", "W", "R1", "R2", router="R1") as lab:
         pair = Pair(lab)
         pair.take_over("R1")
-        daemons = {}
-
-        def ftctl(role, *args):
-            lab.router, lab.instance, lab.daemon = role, f"{lab.prefix}-{role}", daemons.get(role)
-            if args[0] == "start":
-                lab.start()
-                daemons[role] = lab.daemon
-                return None
-            return lab.ftctl(*args)
-
         if attached:
             for role in ("R1", "R2"):
-                ftctl(role, "start")
-            ftctl("R1", "attach", "va", "vb", "ra", "rb")
+                lab.at(role).start()
+            lab.at("R1").attach("va", "vb", "ra", "rb")
         UdpPeer(lab["W"], "198.51.100.2", 9)
         udp = UdpFlow(lab["L"], ("0.0.0.0", 40000), ("198.51.100.2", 9)).start(100)
         tcp = TcpStream(lab["L"], ("198.51.100.2", 8000), lab["W"], rate=100_000, source=("0.0.0.0", 40001), pps=50)
 
         def fast_or_explained(role):
             """Both flows carried, or a reason said."""
-            ftctl(role, "status")
+            lab.at(role)
             return all(lab.live(proto=proto, sport=port) or lab.refused(proto=proto, sport=port)
                        for proto, port in (("udp", 40000), ("tcp", 40001)))
 
@@ -110,7 +99,7 @@ def scenario(attached):
             pair.give_up(old)
             pair.take_over(new)
             if attached:
-                ftctl(new, "attach", "va", "vb", "ra", "rb")
+                lab.at(new).attach("va", "vb", "ra", "rb")
             time.sleep(1.0)
             if attached:
                 wait_until(lambda role=new: fast_or_explained(role), 4, f"flows carried or explained on {new}", 0.2)
@@ -130,8 +119,8 @@ def scenario(attached):
         check_equal(udp.duplicates(), 0, "answers delivered twice")
         check(tcp.error is None, f"TCP stream: {tcp.error}")
         tcp.stop()
-        for role in daemons:
-            ftctl(role, "detach", "--all")
+        for role in lab.daemons:
+            lab.at(role).detach()
         return gaps
 
 
