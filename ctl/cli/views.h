@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What each command prints as text.
+#pragma once
+
+#include <iosfwd>
+
+#include <nlohmann/json.hpp>
+
+namespace ftctl {
+
+void view_attach(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_detach(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_status(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_flows(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_count(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_flush(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_stats(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_explain(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_tunnels(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_done(std::ostream &out, const nlohmann::json &data, bool colour); ///< nothing to say
+void view_doctor(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_config(std::ostream &out, const nlohmann::json &data, bool colour);
+
+/// Two rows a flow, one for each direction; what `top` and `flows` show.
+nlohmann::json direction_rows(const nlohmann::json &flow);
+
+} // namespace ftctl
