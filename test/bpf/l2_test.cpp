@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Which frames are for the router at all.
+#include <catch2/catch.hpp>
+
+#include "scenario.h"
+
+using namespace ftctl::test;
+
+TEST_CASE("only frames for the device's own MAC address are taken", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none}, true)) {
+        s.install();
+        Packet in = s.packet();
+        for (unsigned byte = 0; byte < 6; ++byte) {
+            in.dmac = device_mac(s.in_device());
+            in.dmac[byte] ^= 0x80;
+            expect_pass(s, in, {FTCTL_R_OTHER_HOST});
+        }
+        in.dmac = device_mac(kDevC);
+        expect_pass(s, in, {FTCTL_R_OTHER_HOST});
+        in.dmac = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+        expect_pass(s, in, {FTCTL_R_GROUP});
+        in.dmac = {0x01, 0x00, 0x5e, 0x00, 0x00, 0x01};
+        expect_pass(s, in, {FTCTL_R_GROUP});
+        in.dmac = device_mac(s.in_device());
+        in.dmac[0] |= 1;
+        expect_pass(s, in, {FTCTL_R_GROUP});
+        expect_fast(s, s.packet());
+    }
+}
+
+TEST_CASE("a slot that says so takes nothing", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none}, false)) {
+        s.install();
+        ftctl_slot slot{};
+        slot.mac = ~0ULL;
+        slot.ifindex = Rig::get().ifindex(s.in_device());
+        slot.hook = s.hook == Hook::xdp ? FTCTL_HOOK_XDP : FTCTL_HOOK_TC;
+        Rig::get().set_slot(s.in_device(), slot);
+        expect_pass(s, s.packet(), {FTCTL_R_OTHER_HOST, FTCTL_R_DISABLED});
+        Packet all_ones = s.packet();
+        all_ones.dmac = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+        expect_pass(s, all_ones, {FTCTL_R_GROUP, FTCTL_R_OTHER_HOST, FTCTL_R_DISABLED});
+    }
+}
+
+TEST_CASE("other EtherTypes and tags go to the stack", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none}, true)) {
+        s.install();
+        Packet in = s.packet();
+        for (const std::uint16_t type : {0x0806, 0x86dd, 0x8847, 0x8864, 0x88cc, 0x0026, 0x0008, 0x0000}) {
+            in.ethertype = type;
+            expect_pass(s, in, {FTCTL_R_NOT_IP});
+        }
+        for (const std::uint8_t tpid : {0x81, 0x88}) {
+            in = s.packet();
+            in.tags = {tpid, static_cast<std::uint8_t>(tpid == 0x81 ? 0x00 : 0xa8), 0x00, 0x0a};
+            expect_pass(s, in, {FTCTL_R_VLAN});
+            in.tags.insert(in.tags.end(), {0x81, 0x00, 0x00, 0x0b});
+            expect_pass(s, in, {FTCTL_R_VLAN});
+        }
+    }
+}
+
+TEST_CASE("the source MAC address does not matter", "[l2]")
+{
+    for (const Scenario &s : scenarios({kUdp}, {Nat::none}, true)) {
+        s.install();
+        Packet in = s.packet();
+        in.smac = {0, 0, 0, 0, 0, 0};
+        expect_fast(s, in);
+        in.smac = {0xfe, 0xdc, 0xba, 0x98, 0x76, 0x54};
+        expect_fast(s, in);
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The witness: a pending packet goes to the stack, the kernel sends it, and the frame is compared.
+#include <algorithm>
+#include <functional>
+
+#include <catch2/catch.hpp>
+
+#include "scenario.h"
+
+using namespace ftctl::test;
+
+namespace {
+
+const std::vector<Scenario> &all()
+{
+    static const std::vector<Scenario> list =
+        scenarios({kTcp, kUdp}, {Nat::none, Nat::snat, Nat::dnat_addr, Nat::both}, true);
+    return list;
+}
+
+void set_pending(const Scenario &s)
+{
+    s.change_flow([](ftctl_flow &f) { f.state = FTCTL_FLOW_PENDING; });
+}
+
+/// What the kernel would put on the wire; the outer ID is its own.
+Packet kernel_sends(const Scenario &s, const Packet &in)
+{
+    Packet out = s.forwarded(in);
+    for (Ipv4 &outer : out.outer)
+        outer.id = 0x5eed;
+    return out;
+}
+
+/// The witness never changes or stops a packet.
+void witness(const Scenario &s, const Packet &frame, Gso gso = {})
+{
+    const Bytes bytes = frame.bytes();
+    const Run run = Rig::get().egress(s.out_device(), bytes, gso);
+    CHECK(run.verdict == kTcUnspec);
+    CHECK(mismatch(bytes, run.bytes) == "");
+}
+
+std::uint32_t state(const Scenario &s)
+{
+    return Rig::get().flow(s.key()).value().state;
+}
+
+bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::uint32_t type, unsigned reason)
+{
+    return std::any_of(events.begin(), events.end(), [&](const ftctl_event &event) {
+        return event.type == type && event.id == s.flow().id && event.reason == reason &&
+               event.key.in.src == s.key().in.src && event.key.in.dport == s.key().in.dport &&
+               event.key.outer_src == s.key().outer_src && event.tunneled == (s.in_tunnel() ? 1 : 0) &&
+               event.flow_flags == s.flow().flags;
+    });
+}
+
+Packet pass_to_stack(const Scenario &s, const Packet &in)
+{
+    expect_pass(s, in, {FTCTL_R_PENDING, FTCTL_R_STALE, FTCTL_R_TRICKLE});
+    return kernel_sends(s, in);
+}
+
+using Mangle = std::function<void(Packet &)>;
+
+/// The kernel does something else to a pending packet than was predicted.
+void expect_differs(const Scenario &s, const char *what, const Mangle &mangle)
+{
+    INFO(s.describe() << ": " << what);
+    s.install();
+    set_pending(s);
+    Packet out = pass_to_stack(s, s.packet());
+    mangle(out);
+    witness(s, out);
+    const ftctl_flow flow = Rig::get().flow(s.key()).value();
+    CHECK(flow.state == FTCTL_FLOW_DIFFERS);
+    CHECK(flow.reason >= FTCTL_PACKET_REASONS);
+    CHECK(has_event(Rig::get().events(), s, FTCTL_EV_DIFFERS, flow.reason));
+    expect_pass(s, s.packet(), {FTCTL_R_REFUSED});
+    // A later frame as predicted does not bring it back.
+    witness(s, kernel_sends(s, s.packet()));
+    CHECK(state(s) == FTCTL_FLOW_DIFFERS);
+}
+
+/// ... or it sends a packet that cannot be told to be ours.
+void expect_ignored(const Scenario &s, const char *what, const Mangle &mangle)
+{
+    INFO(s.describe() << ": " << what);
+    s.install();
+    set_pending(s);
+    Packet out = pass_to_stack(s, s.packet());
+    mangle(out);
+    witness(s, out);
+    CHECK(state(s) == FTCTL_FLOW_PENDING);
+    CHECK(Rig::get().events().empty());
+}
+
+} // namespace
+
+TEST_CASE("a packet sent as predicted makes its direction live", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        set_pending(s);
+        const Scenario other = s.other_direction();
+        set_pending(other);
+        const Packet in = s.packet();
+        witness(s, pass_to_stack(s, in));
+        INFO(s.describe());
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+        CHECK(state(other) == FTCTL_FLOW_PENDING); // each direction on its own
+        CHECK(has_event(Rig::get().events(), s, FTCTL_EV_LIVE, 0));
+        expect_fast(s, s.packet());
+        witness(other, pass_to_stack(other, other.packet()));
+        CHECK(state(other) == FTCTL_FLOW_LIVE);
+        expect_fast(other, other.packet());
+        CHECK(Rig::get().stats(s.out_device()).tx_failed == 0);
+    }
+}
+
+TEST_CASE("the witness brings a stale flow to the present generation", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        ftctl_config config = Rig::get().config();
+        config.gen = 7;
+        Rig::get().set_config(config);
+        witness(s, pass_to_stack(s, s.packet()));
+        INFO(s.describe());
+        CHECK(Rig::get().flow(s.key())->gen == 7);
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+        expect_fast(s, s.packet());
+    }
+}
+
+TEST_CASE("the trickle is checked again", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        const auto age = [&] {
+            s.change_flow([](ftctl_flow &f) {
+                f.trickle_s = 1;
+                f.last_trickle = now_ticks() - 3000;
+            });
+        };
+        age();
+        witness(s, pass_to_stack(s, s.packet()));
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+        age();
+        Rig::get().forget_samples(); // a young one would be held
+        Packet out = pass_to_stack(s, s.packet());
+        out.ip.tos = 0x20;
+        witness(s, out);
+        INFO(s.describe());
+        CHECK(state(s) == FTCTL_FLOW_DIFFERS);
+    }
+}
+
+TEST_CASE("what the kernel does otherwise refuses the flow", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        expect_differs(s, "dscp", [](Packet &p) { p.ip.tos ^= 0x60; });
+        expect_differs(s, "ecn", [](Packet &p) { p.ip.tos ^= 0x01; });
+        expect_differs(s, "ttl kept", [](Packet &p) { p.ip.ttl += 1; });
+        expect_differs(s, "ttl set", [](Packet &p) { p.ip.ttl = 200; });
+        expect_differs(s, "DF", [](Packet &p) { p.ip.frag ^= kDf; });
+        if (!s.out_tunnel())
+            continue;
+        expect_differs(s, "outer tos", [](Packet &p) { p.outer.front().tos ^= 0x20; });
+        expect_differs(s, "outer ttl", [](Packet &p) { p.outer.front().ttl -= 1; });
+        expect_differs(s, "outer DF", [](Packet &p) { p.outer.front().frag = 0; });
+    }
+}
+
+TEST_CASE("other MAC addresses than the path's do not make a flow live", "[witness]")
+{
+    // The path may just be on its way to the neighbour's new address, so this need not refuse the flow.
+    for (const Scenario &s : all()) {
+        for (const bool source : {true, false}) {
+            for (const std::size_t byte : {0U, 3U, 5U}) {
+                INFO(s.describe() << " source " << source << " byte " << byte);
+                s.install();
+                set_pending(s);
+                Packet out = pass_to_stack(s, s.packet());
+                (source ? out.smac : out.dmac).at(byte) ^= 0x10;
+                witness(s, out);
+                CHECK(state(s) != FTCTL_FLOW_LIVE);
+                if (state(s) != FTCTL_FLOW_PENDING)
+                    continue;
+                // ... and a live flow whose trickle shows it is not taken any further.
+                s.change_flow([](ftctl_flow &f) {
+                    f.state = FTCTL_FLOW_LIVE;
+                    f.trickle_s = 1;
+                    f.last_trickle = now_ticks() - 3000;
+                });
+                Rig::get().forget_samples();
+                expect_pass(s, s.packet(), {FTCTL_R_TRICKLE});
+                witness(s, out);
+                CHECK(state(s) != FTCTL_FLOW_LIVE);
+            }
+        }
+    }
+}
+
+TEST_CASE("frames of other packets say nothing about a flow", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        expect_ignored(s, "ip id", [](Packet &p) { p.ip.id ^= 1; });
+        if (s.proto == kTcp)
+            expect_ignored(s, "sequence number", [](Packet &p) { p.tcp().seq += 1; });
+        else
+            expect_ignored(s, "UDP length", [](Packet &p) { p.payload.push_back(0); });
+        expect_ignored(s, "source address", [](Packet &p) { p.ip.src ^= 1; });
+        expect_ignored(s, "destination port",
+                       [&](Packet &p) { (s.proto == kTcp ? p.tcp().dport : p.udp().dport) ^= 1; });
+        if (s.out_tunnel()) {
+            expect_ignored(s, "outer destination", [](Packet &p) { p.outer.front().dst ^= 1; });
+            expect_ignored(s, "no outer header", [](Packet &p) { p.outer.clear(); });
+        }
+    }
+}
+
+TEST_CASE("a frame that leaves by another device does not make a flow live", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        set_pending(s);
+        const Packet out = pass_to_stack(s, s.packet());
+        const Run run = Rig::get().egress(kDevC, out.bytes());
+        CHECK(run.verdict == kTcUnspec);
+        INFO(s.describe());
+        CHECK(state(s) != FTCTL_FLOW_LIVE);
+    }
+}
+
+TEST_CASE("without sample, after its time, or closing: no witness", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        INFO(s.describe());
+        s.install();
+        set_pending(s);
+        witness(s, kernel_sends(s, s.packet()));
+        CHECK(state(s) == FTCTL_FLOW_PENDING);
+
+        const Packet out = pass_to_stack(s, s.packet());
+        ftctl_config config = Rig::get().config();
+        config.watch_until_ns = now_ns() - FTCTL_NSEC_PER_SEC;
+        Rig::get().set_config(config);
+        witness(s, out);
+        CHECK(state(s) == FTCTL_FLOW_PENDING);
+
+        config.watch_until_ns = now_ns() + FTCTL_NSEC_PER_SEC * 60;
+        Rig::get().set_config(config);
+        s.change_flow([](ftctl_flow &f) { f.state = FTCTL_FLOW_CLOSING; });
+        witness(s, out);
+        CHECK(state(s) == FTCTL_FLOW_CLOSING);
+        CHECK(Rig::get().events().empty());
+    }
+}
+
+TEST_CASE("aggregated packets are witnessed as their segments", "[witness]")
+{
+    for (const bool aggregated_out : {true, false}) {
+        Scenario s;
+        s.hook = Hook::tc;
+        s.nat = Nat::both;
+        s.install();
+        set_pending(s);
+        const Packet in = s.packet(2500);
+        expect_pass(s, in.bytes(), {FTCTL_R_PENDING}, {1000, 3});
+        Packet out = kernel_sends(s, in);
+        if (!aggregated_out)
+            out.payload.resize(1000);
+        witness(s, out, aggregated_out ? Gso{1000, 3} : Gso{});
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+    }
+}
+
+TEST_CASE("the witness survives every truncated frame", "[witness]")
+{
+    for (const Scenario &s : all()) {
+        if (s.nat != Nat::none)
+            continue;
+        s.install();
+        set_pending(s);
+        const Bytes full = pass_to_stack(s, s.packet(0)).bytes();
+        for (std::size_t size = 34; size < full.size(); ++size) { // TC frames are never shorter here
+            const Bytes cut(full.begin(), full.begin() + static_cast<std::ptrdiff_t>(size));
+            const Run run = Rig::get().egress(s.out_device(), cut);
+            CHECK(run.verdict == kTcUnspec);
+            CHECK(run.bytes == cut);
+            if (size + (s.proto == kTcp ? 12 : 1) < full.size()) // sequence number or length are not there
+                CHECK(state(s) == FTCTL_FLOW_PENDING);
+        }
+    }
+}

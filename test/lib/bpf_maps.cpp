@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The rig's maps: what a test sets and what it finds afterwards.
+#include <cerrno>
+#include <stdexcept>
+#include <utility>
+
+#include "bpf_run_impl.h"
+
+namespace ftctl::test {
+
+int Rig::Impl::map(const std::string &name) const
+{
+    const auto found = maps.find(name);
+    if (found == maps.end())
+        throw std::runtime_error("the programs have no map " + name);
+    return found->second;
+}
+
+void Rig::Impl::clear(const std::string &name)
+{
+    const int fd = map(name);
+    std::array<std::uint8_t, sizeof(ftctl_key4t)> key{};
+    while (bpf_map_get_next_key(fd, nullptr, key.data()) == 0)
+        must(bpf_map_delete_elem(fd, key.data()), "clear " + name);
+}
+
+void Rig::Impl::zero_cpus(const std::string &name, std::uint32_t index)
+{
+    const bpf_map *map = bpf_object__find_map_by_name(tc.front()->obj, name.c_str());
+    const std::size_t value = (bpf_map__value_size(map) + 7) / 8 * 8;
+    const Bytes zero(value * static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    must(bpf_map_update_elem(bpf_map__fd(map), &index, zero.data(), BPF_ANY), name);
+}
+
+void Rig::reset(Hook hook)
+{
+    for (const char *name : {"flow4", "flow4t", "samples"})
+        impl_->clear(name);
+    ftctl_config fresh{};
+    fresh.abi = FTCTL_ABI;
+    fresh.gen = 1;
+    fresh.heartbeat_ns = now_ns();
+    fresh.watch_until_ns = now_ns() + 3600 * FTCTL_NSEC_PER_SEC;
+    set_config(fresh);
+
+    for (unsigned i = 0; i < kDevices; ++i) {
+        const auto device = static_cast<Device>(i);
+        const Mac mac = device_mac(device);
+        ftctl_slot slot{};
+        for (unsigned byte = 0; byte < 6; ++byte)
+            slot.mac |= static_cast<std::uint64_t>(mac.at(byte)) << (8 * byte);
+        slot.ifindex = ifindex(device);
+        slot.hook = hook == Hook::xdp ? FTCTL_HOOK_XDP : FTCTL_HOOK_TC;
+        set_slot(device, slot);
+        if (device == kDevA) { // what `explain` asks about
+            const std::uint32_t scratch = FTCTL_SLOT_SCRATCH;
+            must(bpf_map_update_elem(impl_->map("slots"), &scratch, &slot, BPF_ANY), "slots");
+        }
+        set_egress(device, true);
+        impl_->zero_cpus("stats", i + 1);
+    }
+    events();
+}
+
+ftctl_config Rig::config()
+{
+    ftctl_config out{};
+    const std::uint32_t zero = 0;
+    must(bpf_map_lookup_elem(impl_->map("config"), &zero, &out), "config");
+    return out;
+}
+
+void Rig::set_config(const ftctl_config &config)
+{
+    const std::uint32_t zero = 0;
+    must(bpf_map_update_elem(impl_->map("config"), &zero, &config, BPF_ANY), "config");
+}
+
+void Rig::set_path(std::uint32_t index, const ftctl_path &path)
+{
+    must(bpf_map_update_elem(impl_->map("paths"), &index, &path, BPF_ANY), "paths");
+}
+
+void Rig::set_slot(Device device, const ftctl_slot &slot)
+{
+    const std::uint32_t index = device + 1;
+    must(bpf_map_update_elem(impl_->map("slots"), &index, &slot, BPF_ANY), "slots");
+}
+
+void Rig::set_egress(Device device, bool present)
+{
+    const int fd = impl_->map("egress");
+    const std::uint32_t key = ifindex(device);
+    bpf_devmap_val value{};
+    value.ifindex = key;
+    if (present)
+        must(bpf_map_update_elem(fd, &key, &value, BPF_ANY), "egress");
+    else if (bpf_map_delete_elem(fd, &key) < 0 && errno != ENOENT)
+        die("egress", errno);
+}
+
+void Rig::set_flow(const ftctl_key4t &key, const ftctl_flow &flow)
+{
+    // key.in is the first member: the same pointer serves the map of plain flows.
+    const char *name = key.outer_src != 0 ? "flow4t" : "flow4";
+    must(bpf_map_update_elem(impl_->map(name), &key, &flow, BPF_ANY), name);
+}
+
+std::optional<ftctl_flow> Rig::flow(const ftctl_key4t &key)
+{
+    ftctl_flow out{};
+    const char *name = key.outer_src != 0 ? "flow4t" : "flow4";
+    if (bpf_map_lookup_elem(impl_->map(name), &key, &out) < 0)
+        return std::nullopt;
+    return out;
+}
+
+std::optional<ftctl_sample> Rig::sample(const ftctl_key4t &key)
+{
+    ftctl_sample out{};
+    if (bpf_map_lookup_elem(impl_->map("samples"), &key, &out) < 0)
+        return std::nullopt;
+    return out;
+}
+
+std::size_t Rig::sample_count()
+{
+    std::size_t count = 0;
+    ftctl_key4t key{};
+    const void *previous = nullptr;
+    while (bpf_map_get_next_key(impl_->map("samples"), previous, &key) == 0) {
+        previous = &key;
+        ++count;
+    }
+    return count;
+}
+
+void Rig::forget_samples()
+{
+    impl_->clear("samples");
+}
+
+ftctl_stats Rig::stats(Device device)
+{
+    std::vector<ftctl_stats> cpus(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    const std::uint32_t index = device + 1;
+    must(bpf_map_lookup_elem(impl_->map("stats"), &index, cpus.data()), "stats");
+    ftctl_stats out{};
+    for (const ftctl_stats &cpu : cpus) {
+        out.rx_packets += cpu.rx_packets;
+        out.fast_packets += cpu.fast_packets;
+        out.fast_bytes += cpu.fast_bytes;
+        out.tx_failed += cpu.tx_failed;
+        for (unsigned reason = 0; reason < FTCTL_PACKET_REASONS; ++reason)
+            out.reasons[reason] += cpu.reasons[reason];
+    }
+    return out;
+}
+
+std::vector<ftctl_event> Rig::events()
+{
+    ring_buffer__consume(impl_->ring);
+    return std::exchange(impl_->events, {});
+}
+
+} // namespace ftctl::test

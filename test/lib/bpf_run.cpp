@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <unistd.h>
+
+#include <linux/bpf.h>
+
+#include "bpf_run_impl.h"
+
+namespace ftctl::test {
+namespace {
+
+constexpr std::uint32_t kTestFlows = 1024;
+constexpr std::size_t kBuffer = 16384;
+
+int print_warnings(enum libbpf_print_level level, const char *format, va_list args)
+{
+    return level == LIBBPF_WARN ? std::vfprintf(stderr, format, args) : 0;
+}
+
+} // namespace
+
+Rig::Impl::~Impl()
+{
+    ring_buffer__free(ring);
+    for (ftctl_xdp *skeleton : xdp)
+        ftctl_xdp::destroy(skeleton);
+    for (ftctl_tc *skeleton : tc)
+        ftctl_tc::destroy(skeleton);
+    ftctl_xdp::destroy(dry_xdp);
+    ftctl_tc::destroy(dry_tc);
+    ftctl_edit::destroy(edit);
+}
+
+void Rig::Impl::share_maps(bpf_object *object)
+{
+    bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object)
+    {
+        const std::string name = bpf_map__name(map);
+        if (bpf_map__is_internal(map))
+            continue;
+        if (name == "flow4" || name == "flow4t" || name == "samples")
+            bpf_map__set_max_entries(map, kTestFlows);
+        const auto found = maps.find(name);
+        if (found != maps.end())
+            must(bpf_map__reuse_fd(map, found->second), "reuse " + name);
+    }
+}
+
+void Rig::Impl::keep_maps(bpf_object *object)
+{
+    bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object)
+    {
+        if (!bpf_map__is_internal(map))
+            maps.emplace(bpf_map__name(map), bpf_map__fd(map));
+    }
+}
+
+template <typename Skeleton>
+Skeleton *Rig::Impl::load(std::uint32_t slot, std::uint32_t ifindex, bool dry)
+{
+    Skeleton *skeleton = Skeleton::open();
+    if (skeleton == nullptr)
+        die("open the skeleton", errno);
+    skeleton->rodata->cfg_slot = slot;
+    skeleton->rodata->cfg_ifindex = ifindex;
+    skeleton->rodata->cfg_dry = dry ? 1 : 0;
+    share_maps(skeleton->obj);
+    must(Skeleton::load(skeleton), "load the programs");
+    keep_maps(skeleton->obj);
+    return skeleton;
+}
+
+Run Rig::Impl::run(bpf_program *program, const Bytes &frame, const void *ctx, std::size_t ctx_size, int *err)
+{
+    Run out;
+    out.bytes.resize(kBuffer);
+    LIBBPF_OPTS(bpf_test_run_opts, opts);
+    opts.data_in = frame.data();
+    opts.data_size_in = static_cast<__u32>(frame.size());
+    opts.data_out = out.bytes.data();
+    opts.data_size_out = kBuffer;
+    opts.ctx_in = ctx;
+    opts.ctx_size_in = static_cast<__u32>(ctx_size);
+    opts.repeat = 1;
+    const int rc = bpf_prog_test_run_opts(bpf_program__fd(program), &opts);
+    if (rc < 0 && err == nullptr)
+        die(fmt::format("test run of {} with {} bytes", bpf_program__name(program), frame.size()), rc);
+    if (err != nullptr)
+        *err = rc;
+    out.verdict = opts.retval;
+    out.bytes.resize(opts.data_size_out);
+    return out;
+}
+
+std::string cannot_run()
+{
+    if (geteuid() != 0)
+        return "needs root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN)";
+    LIBBPF_OPTS(bpf_map_create_opts, opts);
+    const int fd = bpf_map_create(BPF_MAP_TYPE_ARRAY, "ftctl_probe", 4, 4, 1, &opts);
+    if (fd < 0)
+        return fmt::format("the kernel makes no BPF map: {}", std::strerror(errno));
+    close(fd);
+    return {};
+}
+
+Rig::Rig() : impl_(std::make_unique<Impl>())
+{
+    libbpf_set_print(print_warnings);
+    make_devices();
+    for (unsigned i = 0; i < kDevices; ++i) {
+        const auto device = static_cast<Device>(i);
+        impl_->xdp.at(i) = impl_->load<ftctl_xdp>(i + 1, ifindex(device), false);
+        impl_->tc.at(i) = impl_->load<ftctl_tc>(i + 1, ifindex(device), false);
+    }
+    impl_->dry_xdp = impl_->load<ftctl_xdp>(FTCTL_SLOT_SCRATCH, ifindex(kDevA), true);
+    impl_->dry_tc = impl_->load<ftctl_tc>(FTCTL_SLOT_SCRATCH, ifindex(kDevA), true);
+    impl_->edit = ftctl_edit::open();
+    if (impl_->edit == nullptr)
+        die("open the edit skeleton", errno);
+    impl_->share_maps(impl_->edit->obj);
+    must(ftctl_edit::load(impl_->edit), "load flow_edit");
+
+    const auto collect = [](void *context, void *data, std::size_t size) {
+        ftctl_event event{};
+        if (size < sizeof event)
+            return -EINVAL;
+        std::memcpy(&event, data, sizeof event);
+        static_cast<Impl *>(context)->events.push_back(event);
+        return 0;
+    };
+    impl_->ring = ring_buffer__new(impl_->map("events"), collect, impl_.get(), nullptr);
+    if (impl_->ring == nullptr)
+        die("events", errno);
+}
+
+Rig::~Rig() = default;
+
+Rig &Rig::get()
+{
+    static Rig rig;
+    return rig;
+}
+
+namespace {
+
+__sk_buff skb_context(std::uint32_t ifindex, const Bytes &frame, Gso gso)
+{
+    __sk_buff skb{};
+    skb.ifindex = ifindex; // also makes the kernel compare the destination MAC with this device's
+    skb.ingress_ifindex = ifindex;
+    skb.gso_size = gso.size;
+    skb.gso_segs = gso.segs;
+    skb.wire_len = static_cast<__u32>(frame.size());
+    return skb;
+}
+
+} // namespace
+
+std::optional<Run> Rig::ingress(Hook hook, Device device, const Bytes &frame, Gso gso)
+{
+    int err = 0;
+    Run run;
+    if (hook == Hook::xdp) {
+        run = impl_->run(impl_->xdp.at(device)->progs.xdp_ingress, frame, nullptr, 0, &err);
+    } else {
+        const __sk_buff skb = skb_context(ifindex(device), frame, gso);
+        run = impl_->run(impl_->tc.at(device)->progs.tc_ingress, frame, &skb, sizeof skb, &err);
+        // A redirected packet would now pass the egress hook, which takes note of it; a test run ends here.
+        impl_->zero_cpus("scratch", 0);
+    }
+    if (err == -EINVAL && frame.size() < 34)
+        return std::nullopt;
+    if (err < 0)
+        die(fmt::format("test run ({}, {} bytes)", hook_name(hook), frame.size()), err);
+    return run;
+}
+
+Run Rig::egress(Device device, const Bytes &frame, Gso gso)
+{
+    const __sk_buff skb = skb_context(ifindex(device), frame, gso);
+    return impl_->run(impl_->tc.at(device)->progs.tc_egress, frame, &skb, sizeof skb, nullptr);
+}
+
+Run Rig::dry(Hook hook, const Bytes &frame)
+{
+    if (hook == Hook::xdp)
+        return impl_->run(impl_->dry_xdp->progs.xdp_ingress, frame, nullptr, 0, nullptr);
+    const __sk_buff skb = skb_context(ifindex(kDevA), frame, {});
+    return impl_->run(impl_->dry_tc->progs.tc_ingress, frame, &skb, sizeof skb, nullptr);
+}
+
+int Rig::edit(const ftctl_flow_edit &edit)
+{
+    ftctl_flow_edit context = edit;
+    LIBBPF_OPTS(bpf_test_run_opts, opts);
+    opts.ctx_in = &context;
+    opts.ctx_size_in = sizeof context;
+    const int rc = bpf_prog_test_run_opts(bpf_program__fd(impl_->edit->progs.flow_edit), &opts);
+    if (rc < 0)
+        die("test run of flow_edit", rc);
+    return static_cast<int>(opts.retval);
+}
+
+const char *hook_name(Hook hook)
+{
+    return hook == Hook::xdp ? "xdp" : "tc";
+}
+
+std::uint64_t now_ns()
+{
+    timespec ts{};
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return static_cast<std::uint64_t>(ts.tv_sec) * FTCTL_NSEC_PER_SEC +
+           static_cast<std::uint64_t>(ts.tv_nsec);
+}
+
+std::uint32_t now_ticks()
+{
+    return static_cast<std::uint32_t>(now_ns() >> FTCTL_TICK_SHIFT);
+}
+
+} // namespace ftctl::test

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The real programs on synthetic frames: BPF_PROG_TEST_RUN with maps of the test's own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ftctl/abi.h"
+#include "packet.h"
+
+namespace ftctl::test {
+
+enum class Hook { xdp, tc };
+const char *hook_name(Hook hook);
+
+/// The devices of every test: clients are behind `a`, servers behind `b`. Slot = value + 1.
+enum Device : unsigned { kDevA = 0, kDevB = 1, kDevC = 2, kDevices = 3 };
+Mac device_mac(Device device);
+
+inline constexpr std::uint32_t kXdpPass = 2;
+inline constexpr std::uint32_t kXdpRedirect = 4;
+inline constexpr std::uint32_t kTcUnspec = 0xffffffff;
+inline constexpr std::uint32_t kTcRedirect = 7;
+
+/// What the kernel knows of an aggregated packet. All zero: not aggregated.
+struct Gso {
+    std::uint32_t size = 0; ///< payload bytes of one segment
+    std::uint32_t segs = 0; ///< 0 with a size: unknown, as packets from TUN and virtio have it
+};
+
+struct Run {
+    std::uint32_t verdict = 0;
+    Bytes bytes;
+};
+
+/// Why the tests cannot run here; empty when they can.
+std::string cannot_run();
+
+/// One per process: a network namespace with three veth pairs and the programs loaded for each of them.
+class Rig {
+  public:
+    static Rig &get();
+
+    /// No flows, no samples, no events, zero counters; heartbeat now, generation 1, no tunnels.
+    void reset(Hook hook);
+
+    ftctl_config config();
+    void set_config(const ftctl_config &config);
+    void set_path(std::uint32_t index, const ftctl_path &path);
+    void set_slot(Device device, const ftctl_slot &slot);
+    void set_egress(Device device, bool present);
+
+    void set_flow(const ftctl_key4t &key, const ftctl_flow &flow); ///< tunneled: outer_src nonzero
+    std::optional<ftctl_flow> flow(const ftctl_key4t &key);
+    std::optional<ftctl_sample> sample(const ftctl_key4t &key);
+    std::size_t sample_count();
+    void forget_samples();
+    ftctl_stats stats(Device device);
+    std::vector<ftctl_event> events(); ///< since the last call
+
+    /// None when the kernel refuses to make a test run of so short a frame.
+    std::optional<Run> ingress(Hook hook, Device device, const Bytes &frame, Gso gso = {});
+    /// The witness.
+    Run egress(Device device, const Bytes &frame, Gso gso = {});
+    /// The programs as `explain` loads them: cfg_dry set, slot 0, device a.
+    Run dry(Hook hook, const Bytes &frame);
+    /// Returns the program's return value (0 or a negative errno).
+    int edit(const ftctl_flow_edit &edit);
+
+    [[nodiscard]] std::uint32_t ifindex(Device device) const;
+
+    Rig(const Rig &) = delete;
+    Rig &operator=(const Rig &) = delete;
+    ~Rig();
+
+  private:
+    Rig();
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+std::uint64_t now_ns();
+std::uint32_t now_ticks();
+
+} // namespace ftctl::test

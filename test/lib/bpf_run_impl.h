@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// What the parts of the rig share; tests include bpf_run.h.
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+#include "bpf_run.h"
+#include "edit.skel.h"
+#include "tc.skel.h"
+#include "xdp.skel.h"
+
+namespace ftctl::test {
+
+/// Throws with the text of the errno (either sign).
+[[noreturn]] void die(const std::string &what, int err);
+/// die() when rc is negative.
+void must(int rc, const std::string &what);
+/// Moves this process to a network namespace of its own and makes the devices there.
+void make_devices();
+
+struct Rig::Impl {
+    std::array<ftctl_xdp *, kDevices> xdp{};
+    std::array<ftctl_tc *, kDevices> tc{};
+    ftctl_xdp *dry_xdp = nullptr;
+    ftctl_tc *dry_tc = nullptr;
+    ftctl_edit *edit = nullptr;
+    ring_buffer *ring = nullptr;
+    std::map<std::string, int> maps; ///< the first object's; all others use them
+    std::vector<ftctl_event> events;
+
+    ~Impl();
+    int map(const std::string &name) const;
+    void share_maps(bpf_object *object);
+    void keep_maps(bpf_object *object);
+    template <typename Skeleton>
+    Skeleton *load(std::uint32_t slot, std::uint32_t ifindex, bool dry);
+    Run run(bpf_program *program, const Bytes &frame, const void *ctx, std::size_t ctx_size, int *err);
+    void clear(const std::string &name);
+    void zero_cpus(const std::string &name, std::uint32_t index);
+};
+
+} // namespace ftctl::test
