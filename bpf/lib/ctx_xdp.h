@@ -53,9 +53,14 @@ static __always_inline __u32 ctx_gso_size(const struct xdp_md *ctx)
 	return 0;
 }
 
+/*
+ * The redirect is prepared here, while the packet can still be passed: it takes effect only with
+ * the verdict XDP_REDIRECT, and a device that has left the devmap is noticed before the first
+ * byte is written.
+ */
 static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
 {
-	return path->flags & FTCTL_P_XDP;
+	return (path->flags & FTCTL_P_XDP) && bpf_redirect_map(&egress, path->oif, XDP_PASS) == XDP_REDIRECT;
 }
 
 static __always_inline bool ctx_csum_known(const struct packet *pkt)
@@ -102,8 +107,8 @@ static __always_inline bool ctx_l4_csum(struct xdp_md *ctx, __u32 l4, const stru
 
 static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, __u8 tos)
 {
-	/* queued per device, flushed in bulk at the end of the NAPI poll */
-	return (int)bpf_redirect_map(&egress, ifindex, XDP_DROP);
+	/* as ctx_egress_ok() prepared it: queued per device, flushed in bulk at the end of the NAPI poll */
+	return XDP_REDIRECT;
 }
 
 #endif
