@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "bpf/maps.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <string_view>
+#include <utility>
+
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+namespace ftctl::bpf {
+namespace {
+
+constexpr std::uint32_t kU32 = sizeof(std::uint32_t);
+// enum values and macros of linux/bpf.h are of several types; a table wants one.
+constexpr std::uint32_t kMmapable = BPF_F_MMAPABLE;
+constexpr std::uint32_t kNoPrealloc = BPF_F_NO_PREALLOC;
+constexpr std::uint32_t kEgressDevices = 256;
+
+constexpr std::array<MapSpec, kMapCount> kSpecs = {{
+    {"config", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_config), 1, kMmapable},
+    {"paths", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_path), FTCTL_MAX_PATHS, kMmapable},
+    {"slots", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_slot), FTCTL_MAX_SLOTS, kMmapable},
+    {"stats", BPF_MAP_TYPE_PERCPU_ARRAY, kU32, sizeof(ftctl_stats), FTCTL_MAX_SLOTS, 0},
+    {"flow4", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4), sizeof(ftctl_flow), 0, 0},
+    // Few machines have tunnels: entries on demand, so that the unused map costs its buckets only.
+    {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), sizeof(ftctl_flow), 0, kNoPrealloc},
+    {"samples", BPF_MAP_TYPE_LRU_HASH, sizeof(ftctl_key4t), sizeof(ftctl_sample), FTCTL_MAX_SAMPLES, 0},
+    {"events", BPF_MAP_TYPE_RINGBUF, 0, 0, FTCTL_EVENT_RING_BYTES, 0},
+    {"egress", BPF_MAP_TYPE_DEVMAP_HASH, kU32, kU32, kEgressDevices, 0},
+    // Ingress of one device leaves word here for egress of another (struct tc_scratch in bpf/).
+    {"scratch", BPF_MAP_TYPE_PERCPU_ARRAY, kU32, kU32, 1, 0},
+}};
+
+const char *const kMemoryHint =
+    "the maps need memory in proportion to limits.flows; lower it, or raise the memory limit";
+
+tl::unexpected<Error> misfit(const char *name, std::string why)
+{
+    return fail(fmt::format("open pinned map {}", name), std::move(why), {}, Code::partial);
+}
+
+// Sizes are compared before anything is read: a map of another layout is not ours to interpret.
+Status check_pinned(const MapSpec &spec, int fd, std::uint32_t &entries)
+{
+    bpf_map_info info{};
+    std::uint32_t len = sizeof(info);
+    if (bpf_obj_get_info_by_fd(fd, &info, &len) != 0)
+        return misfit(spec.name, std::strerror(errno));
+    if (info.type != static_cast<std::uint32_t>(spec.type) || info.key_size != spec.key_size ||
+        info.value_size != spec.value_size ||
+        (spec.max_entries != 0 && info.max_entries != spec.max_entries) ||
+        (info.map_flags & (kMmapable | kNoPrealloc)) != spec.flags)
+        return misfit(spec.name, "the layout is that of another version of ftctl");
+    entries = info.max_entries;
+    return {};
+}
+
+Result<Fd> get_pinned(const std::string &path, const char *name)
+{
+    Fd fd(bpf_obj_get(path.c_str()));
+    if (fd)
+        return fd;
+    const int err = errno;
+    auto error = fail_errno(fmt::format("open pinned map {}", name), err);
+    // EPERM must not look like leftovers, which would be removed.
+    if (err == ENOENT)
+        error.value().code = Code::partial;
+    return error;
+}
+
+std::size_t page_rounded(std::size_t bytes)
+{
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    return (bytes + page - 1) / page * page;
+}
+
+} // namespace
+
+const MapSpec &map_spec(MapId id)
+{
+    return kSpecs[static_cast<std::size_t>(id)];
+}
+
+Mapping::Mapping(Mapping &&other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0))
+{
+}
+
+Mapping &Mapping::operator=(Mapping &&other) noexcept
+{
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+}
+
+Mapping::~Mapping()
+{
+    if (data_ != nullptr)
+        munmap(data_, bytes_);
+}
+
+Result<Mapping> Mapping::map(int fd, std::size_t bytes, const char *name)
+{
+    Mapping mapping;
+    bytes = page_rounded(bytes);
+    void *data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return fail_errno(fmt::format("map {} into memory", name), errno);
+    mapping.data_ = data;
+    mapping.bytes_ = bytes;
+    return mapping;
+}
+
+Result<Maps> Maps::create(const DatapathLimits &limits)
+{
+    // Two flows each; hash maps round buckets up to a power of two, which must stay below 2^31.
+    if (limits.flows == 0 || limits.flows > (1U << 29))
+        return fail("make the maps", fmt::format("limits.flows is {}", limits.flows),
+                    "use a value from 1 to 536870912", Code::usage);
+    Maps maps;
+    maps.flow_entries_ = limits.flows * 2;
+    for (std::size_t i = 0; i < kMapCount; ++i) {
+        const MapSpec &spec = kSpecs[i];
+        bpf_map_create_opts opts{};
+        opts.sz = sizeof(opts);
+        opts.map_flags = spec.flags;
+        const std::uint32_t entries = spec.max_entries != 0 ? spec.max_entries : maps.flow_entries_;
+        const int fd = bpf_map_create(spec.type, spec.name, spec.key_size, spec.value_size, entries, &opts);
+        if (fd < 0) {
+            const int err = errno;
+            return fail_errno(fmt::format("make map {}", spec.name), err,
+                              err == ENOMEM  ? kMemoryHint
+                              : err == EPERM ? "run as root (CAP_BPF)"
+                                             : "");
+        }
+        maps.fds_[i].reset(fd);
+    }
+    if (auto mapped = maps.map_memory(); !mapped)
+        return tl::unexpected(mapped.error());
+    std::random_device random;
+    std::uniform_int_distribution<std::uint64_t> any(1, std::numeric_limits<std::uint64_t>::max());
+    maps.config().abi = FTCTL_ABI;
+    maps.config().instance = any(random);
+    maps.config().netns_cookie = netns_cookie();
+    return maps;
+}
+
+Result<Maps> Maps::open(const std::string &dir)
+{
+    Maps maps;
+    for (std::size_t i = 0; i < kMapCount; ++i) {
+        const MapSpec &spec = kSpecs[i];
+        auto fd = get_pinned(fmt::format("{}/{}", dir, spec.name), spec.name);
+        if (!fd) {
+            // config comes first here and is pinned last: without it nothing was ever finished
+            if (i == 0 && fd.error().err == ENOENT)
+                fd.error().code = Code::not_running;
+            return tl::unexpected(fd.error());
+        }
+        std::uint32_t entries = 0;
+        if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
+            return tl::unexpected(fits.error());
+        if (spec.max_entries == 0) {
+            if (maps.flow_entries_ != 0 && maps.flow_entries_ != entries)
+                return misfit(spec.name, "flow maps of different capacity");
+            maps.flow_entries_ = entries;
+        }
+        maps.fds_[i] = std::move(*fd);
+        if (i == 0) {
+            // before any other map is looked at
+            auto config = Mapping::map(maps.fds_[0].get(), sizeof(ftctl_config), "config");
+            if (!config)
+                return tl::unexpected(config.error());
+            const std::uint32_t abi = static_cast<const ftctl_config *>(config->data())->abi;
+            if (abi != FTCTL_ABI)
+                return misfit(spec.name, fmt::format("ABI {} where {} is needed", abi, FTCTL_ABI));
+        }
+    }
+    if (auto mapped = maps.map_memory(); !mapped)
+        return tl::unexpected(mapped.error());
+    return maps;
+}
+
+Status Maps::map_memory()
+{
+    const std::array<std::pair<MapId, Mapping *>, 3> mapped = {
+        {{MapId::config, &config_}, {MapId::paths, &paths_}, {MapId::slots, &slots_}}};
+    for (const auto &[id, mapping] : mapped) {
+        const MapSpec &spec = map_spec(id);
+        auto made =
+            Mapping::map(fd(id), static_cast<std::size_t>(spec.value_size) * spec.max_entries, spec.name);
+        if (!made)
+            return tl::unexpected(made.error());
+        *mapping = std::move(*made);
+    }
+    return {};
+}
+
+Status Maps::pin(const std::string &dir) const
+{
+    for (std::size_t i = kMapCount; i > 0; --i) {
+        const std::string path = fmt::format("{}/{}", dir, kSpecs[i - 1].name);
+        if (bpf_obj_pin(fds_[i - 1].get(), path.c_str()) != 0)
+            return fail_errno(fmt::format("pin map at {}", path), errno);
+    }
+    return {};
+}
+
+Status Maps::reuse(bpf_object *object, bool dry) const
+{
+    bpf_map *map = nullptr;
+    bpf_object__for_each_map(map, object)
+    {
+        const std::string_view name = bpf_map__name(map);
+        const auto *spec = std::ranges::find_if(kSpecs, [&](const MapSpec &s) { return name == s.name; });
+        if (spec == kSpecs.end())
+            continue; // read-only data: one for each program instance
+        // Both definitions are built from the same tree; this catches a build that mixes two.
+        if (bpf_map__type(map) != spec->type || bpf_map__key_size(map) != spec->key_size ||
+            bpf_map__value_size(map) != spec->value_size)
+            return fail("load the datapath",
+                        fmt::format("map {} is defined otherwise in the BPF object", spec->name),
+                        "this is a fault of the build; build ftctl again from a clean tree");
+        const auto index = static_cast<std::size_t>(spec - kSpecs.begin());
+        if (dry && index == static_cast<std::size_t>(MapId::scratch))
+            continue;
+        if (const int err = bpf_map__reuse_fd(map, fds_[index].get()); err != 0)
+            return fail_errno(fmt::format("load the datapath: use map {}", spec->name), -err);
+    }
+    return {};
+}
+
+std::uint64_t netns_cookie()
+{
+    // SO_NETNS_COOKIE is Linux 5.14; the headers may be older.
+    constexpr int kNetnsCookie = 71;
+    const Fd sock(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    std::uint64_t cookie = 0;
+    socklen_t len = sizeof(cookie);
+    if (!sock || getsockopt(sock.get(), SOL_SOCKET, kNetnsCookie, &cookie, &len) != 0)
+        return 0;
+    return cookie;
+}
+
+} // namespace ftctl::bpf

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The shared maps: definitions, creation, and the check of what is found pinned.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include <linux/bpf.h>
+
+#include "bpf/datapath.h"
+#include "util/fd.h"
+#include "util/result.h"
+
+struct bpf_object;
+
+namespace ftctl::bpf {
+
+enum class MapId : std::size_t {
+    config,
+    paths,
+    slots,
+    stats,
+    flow4,
+    flow4t,
+    samples,
+    events,
+    egress,
+    scratch,
+};
+inline constexpr std::size_t kMapCount = 10;
+
+/// A map as both sides know it; bpf/*.bpf.c must define the same.
+struct MapSpec {
+    const char *name;
+    bpf_map_type type;
+    std::uint32_t key_size;
+    std::uint32_t value_size;
+    std::uint32_t max_entries; ///< 0: chosen when the maps are made (flow maps)
+    std::uint32_t flags;
+};
+const MapSpec &map_spec(MapId id);
+
+/// A map's memory, shared with the datapath. T must be the map's value type.
+class Mapping {
+  public:
+    Mapping() = default;
+    Mapping(Mapping &&other) noexcept;
+    Mapping &operator=(Mapping &&other) noexcept;
+    Mapping(const Mapping &) = delete;
+    Mapping &operator=(const Mapping &) = delete;
+    ~Mapping();
+
+    static Result<Mapping> map(int fd, std::size_t bytes, const char *name);
+    [[nodiscard]] void *data() const { return data_; }
+
+  private:
+    void *data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+/// All maps of an instance, open and mapped.
+class Maps {
+  public:
+    /// New maps: abi and instance number are set, everything else is zero.
+    static Result<Maps> create(const DatapathLimits &limits);
+    /// Opens `dir`/<name>. Code::not_running when config is not there; Code::partial when what is
+    /// there does not fit this program: another FTCTL_ABI, other sizes, an incomplete set.
+    static Result<Maps> open(const std::string &dir);
+    /// Pins all of them, config last: a set without config was never finished.
+    [[nodiscard]] Status pin(const std::string &dir) const;
+    /// Makes a skeleton's object use these maps. Before load. Maps that are not shared stay its own;
+    /// so does scratch of a dry instance, which must not disturb the others.
+    [[nodiscard]] Status reuse(bpf_object *object, bool dry) const;
+
+    [[nodiscard]] int fd(MapId id) const { return fds_[static_cast<std::size_t>(id)].get(); }
+    [[nodiscard]] std::uint32_t flow_entries() const { return flow_entries_; }
+
+    [[nodiscard]] ftctl_config &config() const { return *static_cast<ftctl_config *>(config_.data()); }
+    [[nodiscard]] ftctl_path *paths() const { return static_cast<ftctl_path *>(paths_.data()); }
+    [[nodiscard]] ftctl_slot *slots() const { return static_cast<ftctl_slot *>(slots_.data()); }
+
+  private:
+    Status map_memory();
+
+    std::array<Fd, kMapCount> fds_;
+    std::uint32_t flow_entries_ = 0;
+    Mapping config_;
+    Mapping paths_;
+    Mapping slots_;
+};
+
+/// A number that names our network namespace until the next boot (SO_NETNS_COOKIE); 0 when unknown.
+std::uint64_t netns_cookie();
+
+} // namespace ftctl::bpf

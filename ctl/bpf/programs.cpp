@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#include "bpf/programs.h"
+
+#include <memory>
+
+#include <fcntl.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fmt/format.h>
+
+#include "bpf/kernel_log.h"
+
+#include "edit.skel.h"
+#include "tc.skel.h"
+#include "xdp.skel.h"
+
+namespace ftctl::bpf {
+namespace {
+
+struct Destroy {
+    void operator()(ftctl_xdp *skeleton) const { ftctl_xdp__destroy(skeleton); }
+    void operator()(ftctl_tc *skeleton) const { ftctl_tc__destroy(skeleton); }
+    void operator()(ftctl_edit *skeleton) const { ftctl_edit__destroy(skeleton); }
+};
+template <typename Skeleton>
+using Owned = std::unique_ptr<Skeleton, Destroy>;
+
+tl::unexpected<Error> load_failed(const char *what, int err, const LogCapture &log)
+{
+    auto error = fail_errno(fmt::format("load {}", what), err);
+    if (err == EPERM || err == EACCES) {
+        // EACCES is also what the verifier says of a program it refuses: then its own words count.
+        if (err == EPERM)
+            error.value().hint = kPrivilegeHint;
+    }
+    if (const std::string why = log.load_error(); !why.empty() && err != EPERM)
+        error.value().why = fmt::format("{} ({})", why, std::strerror(err));
+    if (error.value().hint.empty())
+        error.value().hint =
+            "`ftctl doctor` tells what this kernel lacks; the whole log is printed with --debug";
+    return error;
+}
+
+// The skeleton goes after loading; the duplicate keeps program and maps.
+Result<Fd> program_fd(const bpf_program *program)
+{
+    Fd fd(fcntl(bpf_program__fd(program), F_DUPFD_CLOEXEC, 3));
+    if (!fd)
+        return fail_errno("load the datapath: duplicate a descriptor", errno);
+    return fd;
+}
+
+template <typename Skeleton>
+void set_params(Skeleton &skeleton, const InstanceParams &params)
+{
+    skeleton.rodata->cfg_slot = params.slot;
+    skeleton.rodata->cfg_ifindex = params.ifindex;
+    skeleton.rodata->cfg_dry = params.dry ? 1 : 0;
+}
+
+Result<Owned<ftctl_xdp>> open_xdp(const Maps &maps, const InstanceParams &params)
+{
+    Owned<ftctl_xdp> skeleton(ftctl_xdp__open());
+    if (!skeleton)
+        return fail_errno("open the XDP object", errno);
+    set_params(*skeleton, params);
+    if (auto reused = maps.reuse(skeleton->obj, params.dry); !reused)
+        return tl::unexpected(reused.error());
+    return skeleton;
+}
+
+Result<Fd> load_xdp_ingress(const Maps &maps, const InstanceParams &params)
+{
+    const LogCapture log;
+    auto skeleton = open_xdp(maps, params);
+    if (!skeleton)
+        return tl::unexpected(skeleton.error());
+    bpf_program__set_autoload((*skeleton)->progs.on_devmap_xmit, false);
+    if (const int err = ftctl_xdp__load(skeleton->get()); err != 0)
+        return load_failed("the XDP program", -err, log);
+    return program_fd((*skeleton)->progs.xdp_ingress);
+}
+
+Result<Instance> load_tc(const Maps &maps, const InstanceParams &params, bool with_ingress)
+{
+    const LogCapture log;
+    const Owned<ftctl_tc> skeleton(ftctl_tc__open());
+    if (!skeleton)
+        return fail_errno("open the TC object", errno);
+    set_params(*skeleton, params);
+    if (auto reused = maps.reuse(skeleton->obj, params.dry); !reused)
+        return tl::unexpected(reused.error());
+    bpf_program__set_autoload(skeleton->progs.tc_ingress, with_ingress);
+    if (const int err = ftctl_tc__load(skeleton.get()); err != 0)
+        return load_failed("the TC programs", -err, log);
+    Instance instance;
+    if (with_ingress) {
+        auto ingress = program_fd(skeleton->progs.tc_ingress);
+        if (!ingress)
+            return tl::unexpected(ingress.error());
+        instance.ingress = std::move(*ingress);
+    }
+    auto egress = program_fd(skeleton->progs.tc_egress);
+    if (!egress)
+        return tl::unexpected(egress.error());
+    instance.egress = std::move(*egress);
+    return instance;
+}
+
+} // namespace
+
+Result<Instance> load_instance(const Maps &maps, ftctl_hook hook, const InstanceParams &params)
+{
+    if (hook == FTCTL_HOOK_TC)
+        return load_tc(maps, params, true);
+    if (hook != FTCTL_HOOK_XDP)
+        return fail("load the datapath", "no hook given", {}, Code::usage);
+    auto ingress = load_xdp_ingress(maps, params);
+    if (!ingress)
+        return tl::unexpected(ingress.error());
+    auto instance = load_tc(maps, params, false);
+    if (!instance)
+        return instance;
+    instance->ingress = std::move(*ingress);
+    return instance;
+}
+
+Result<Fd> load_flow_edit(const Maps &maps)
+{
+    const LogCapture log;
+    const Owned<ftctl_edit> skeleton(ftctl_edit__open());
+    if (!skeleton)
+        return fail_errno("open the flow_edit object", errno);
+    if (auto reused = maps.reuse(skeleton->obj, false); !reused)
+        return tl::unexpected(reused.error());
+    if (const int err = ftctl_edit__load(skeleton.get()); err != 0)
+        return load_failed("the flow_edit program", -err, log);
+    return program_fd(skeleton->progs.flow_edit);
+}
+
+Result<Fd> load_devmap_xmit(const Maps &maps)
+{
+    const LogCapture log;
+    auto skeleton = open_xdp(maps, {});
+    if (!skeleton)
+        return tl::unexpected(skeleton.error());
+    bpf_program__set_autoload((*skeleton)->progs.xdp_ingress, false);
+    if (const int err = ftctl_xdp__load(skeleton->get()); err != 0)
+        return load_failed("the program at tracepoint xdp_devmap_xmit", -err, log);
+    return program_fd((*skeleton)->progs.on_devmap_xmit);
+}
+
+} // namespace ftctl::bpf

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Loading: from the skeletons embedded in the binary to program descriptors.
+#pragma once
+
+#include <cstdint>
+
+#include "bpf/maps.h"
+#include "util/fd.h"
+#include "util/result.h"
+
+namespace ftctl::bpf {
+
+/// Read-only data of a program instance.
+struct InstanceParams {
+    std::uint32_t slot = FTCTL_SLOT_SCRATCH;
+    std::uint32_t ifindex = 0;
+    bool dry = false; ///< for explain: no side effects on flows, samples and events
+};
+
+/// A loaded instance for one device. The descriptors are all that keeps it.
+struct Instance {
+    Fd ingress; ///< xdp_ingress or tc_ingress
+    Fd egress;  ///< tc_egress
+};
+
+/// Loads an instance for `hook`. Errors carry the verifier's last word.
+Result<Instance> load_instance(const Maps &maps, ftctl_hook hook, const InstanceParams &params);
+/// The program that changes flows in place.
+Result<Fd> load_flow_edit(const Maps &maps);
+/// The program that counts frames which an XDP egress device did not take; needs kernel BTF.
+Result<Fd> load_devmap_xmit(const Maps &maps);
+
+/// What every failure to load for want of privilege says.
+inline constexpr const char *kPrivilegeHint = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";
+
+} // namespace ftctl::bpf

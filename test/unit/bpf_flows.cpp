@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// The flow maps through the Datapath, on the running kernel.
+#include <map>
+#include <set>
+
+#include <arpa/inet.h>
+#include <catch2/catch.hpp>
+#include <netinet/in.h>
+
+#include "bpf/datapath_impl.h"
+#include "bpf/flow_walk.h"
+#include "bpf_live.h"
+
+using namespace ftctl;
+using namespace ftctl::test;
+
+namespace {
+
+FlowEntry entry(std::uint32_t number, bool tunneled)
+{
+    FlowEntry e;
+    e.key.in.src = htonl(0x0a000000U + number);
+    e.key.in.dst = htonl(0xc6336401U);
+    e.key.in.sport = htons(4000);
+    e.key.in.dport = htons(80);
+    e.key.in.iif_proto = ftctl_iif_proto(3, IPPROTO_TCP);
+    if (tunneled) {
+        e.key.outer_src = htonl(0xcb007101U);
+        e.key.outer_dst = htonl(0xcb007102U);
+    }
+    e.tunneled = tunneled;
+    e.flow.id = number;
+    e.flow.path = 5;
+    return e;
+}
+
+std::unique_ptr<Datapath> private_maps(std::uint32_t flows)
+{
+    auto datapath = Datapath::create_private({flows});
+    INFO((datapath ? std::string() : datapath.error().what + ": " + datapath.error().why));
+    REQUIRE(datapath);
+    return std::move(*datapath);
+}
+
+} // namespace
+
+TEST_CASE("a flow is inserted, found, changed in place and removed", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    const auto datapath = private_maps(64);
+    CHECK(datapath->max_flows() == 64);
+    CHECK(datapath->config().abi == FTCTL_ABI);
+    CHECK(datapath->config().instance != 0);
+    for (const bool tunneled : {false, true}) {
+        const FlowEntry e = entry(1, tunneled);
+        REQUIRE(datapath->flow_insert(e));
+        const auto again = datapath->flow_insert(e);
+        REQUIRE_FALSE(again);
+        CHECK(again.error().err == EEXIST);
+
+        ftctl_flow_edit edit{};
+        edit.key = e.key;
+        edit.tunneled = tunneled;
+        edit.what = FTCTL_EDIT_STATE | FTCTL_EDIT_PATH | FTCTL_EDIT_TRICKLE;
+        edit.state = FTCTL_FLOW_CLOSING;
+        edit.path = 9;
+        edit.trickle_s = 10;
+        REQUIRE(datapath->flow_edit(edit));
+        auto found = datapath->flow_lookup(e.key, tunneled);
+        REQUIRE(found);
+        REQUIRE(*found);
+        CHECK((*found)->state == FTCTL_FLOW_CLOSING);
+        CHECK((*found)->path == 9);
+        CHECK((*found)->trickle_s == 10);
+        CHECK((*found)->id == 1); // FTCTL_EDIT_ID was not set
+
+        auto removed = datapath->flow_delete(e.key, tunneled);
+        REQUIRE(removed);
+        REQUIRE(*removed);
+        CHECK((*removed)->path == 9);
+        removed = datapath->flow_delete(e.key, tunneled);
+        REQUIRE(removed);
+        CHECK_FALSE(*removed);
+        found = datapath->flow_lookup(e.key, tunneled);
+        REQUIRE(found);
+        CHECK_FALSE(*found);
+        const auto edited = datapath->flow_edit(edit);
+        REQUIRE_FALSE(edited);
+        CHECK(edited.error().err == ENOENT);
+    }
+}
+
+TEST_CASE("a full map says so", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    const auto datapath = private_maps(4);
+    std::uint32_t inserted = 0;
+    Status status;
+    while (inserted < 1000 && (status = datapath->flow_insert(entry(inserted, false))))
+        ++inserted;
+    REQUIRE_FALSE(status);
+    CHECK(status.error().err == E2BIG);
+    CHECK_FALSE(status.error().hint.empty());
+    // preallocated maps keep a few elements per CPU on free lists; never fewer than asked for
+    CHECK(inserted >= 8);
+    CHECK_FALSE(Datapath::create_private({0}));
+    CHECK_FALSE(Datapath::create_private({0xffffffffU}));
+}
+
+TEST_CASE("the walk sees every flow once, while others come and go", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    constexpr std::uint32_t kStay = 5000;
+    const auto datapath = private_maps(20000);
+    for (std::uint32_t i = 0; i < kStay; ++i) {
+        REQUIRE(datapath->flow_insert(entry(i, false)));
+        if (i % 5 == 0)
+            REQUIRE(datapath->flow_insert(entry(i, true)));
+    }
+    std::map<std::pair<std::uint32_t, bool>, int> seen;
+    std::uint32_t calls = 0;
+    const auto status = datapath->flow_each([&](const FlowEntry &e) {
+        if (e.flow.id < kStay)
+            ++seen[{e.flow.id, e.tunneled}];
+        const bool outer = e.key.outer_src != 0;
+        CHECK(outer == e.tunneled);
+        // churn of flows that are not counted
+        const FlowEntry extra = entry(100000 + calls, false);
+        CHECK(datapath->flow_insert(extra));
+        if (calls % 2 == 0)
+            CHECK(datapath->flow_delete(extra.key, false));
+        return ++calls < 100000;
+    });
+    REQUIRE(status);
+    CHECK(seen.size() == kStay + kStay / 5);
+    for (const auto &[id, times] : seen)
+        CHECK(times == 1);
+
+    calls = 0;
+    REQUIRE(datapath->flow_each([&](const FlowEntry &) { return ++calls < 10; }));
+    CHECK(calls == 10);
+}
+
+TEST_CASE("the walk may remove what it sees", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    const auto datapath = private_maps(5000);
+    for (std::uint32_t i = 0; i < 3000; ++i)
+        REQUIRE(datapath->flow_insert(entry(i, false)));
+    REQUIRE(datapath->flow_each([&](const FlowEntry &e) {
+        CHECK(datapath->flow_delete(e.key, e.tunneled));
+        return true;
+    }));
+    std::uint32_t left = 0;
+    REQUIRE(datapath->flow_each([&](const FlowEntry &) { return ++left != 0; }));
+    CHECK(left == 0);
+}
+
+TEST_CASE("the walk by keys, for kernels without batches", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    auto maps = bpf::Maps::create({3000});
+    REQUIRE(maps);
+    const int fd = maps->fd(bpf::MapId::flow4);
+    bpf::DatapathImpl datapath(std::move(*maps), bpf::PinDir());
+    std::set<std::uint32_t> seen;
+    const auto see = [&](const FlowEntry &e) {
+        seen.insert(e.flow.id);
+        return true;
+    };
+    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, see));
+    CHECK(seen.empty());
+    for (std::uint32_t i = 0; i < 2000; ++i)
+        REQUIRE(datapath.flow_insert(entry(i, false)));
+    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, see));
+    CHECK(seen.size() == 2000);
+    // It ends although each step removes the key it stands on.
+    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, [&](const FlowEntry &e) {
+        static_cast<void>(datapath.flow_delete(e.key, false));
+        return true;
+    }));
+}
