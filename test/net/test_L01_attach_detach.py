@@ -22,7 +22,8 @@ def snapshot(lab):
     net = router.run("bpftool", "net", "show", ok=False).stdout
     taken["bpftool net"] = re.sub(r"id \d+", "id", net)
     with router.entered():
-        for directory in ("ipv4/conf/all", "ipv4/conf/ra", "ipv4/conf/rb", "ipv4/neigh/ra", "netfilter", "core", "ipv4"):
+        for directory in ("ipv4/conf/all", "ipv4/conf/ra", "ipv4/conf/rb", "ipv4/neigh/ra", "netfilter", "core",
+                          "ipv4"):
             base = f"/proc/sys/net/{directory}"
             for name in sorted(os.listdir(base)):
                 path = os.path.join(base, name)
@@ -53,7 +54,8 @@ def run():
                 return {key: steady(part) for key, part in value.items() if not strip.search(key)}
             return [steady(part) for part in value] if isinstance(value, list) else value
 
-        check_equal(steady(lab.ftctl("status")).get("devices"), steady(status).get("devices"), "devices in status after the second attach")
+        check_equal(steady(lab.ftctl("status")).get("devices"), steady(status).get("devices"),
+                    "devices in status after the second attach")
         flow, _peer = fast_udp(lab)
         check_fast(lab, flow)
 

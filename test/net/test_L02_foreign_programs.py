@@ -31,8 +31,8 @@ def run():
 
         def tc():
             return [router.run("tc", *words.split()).stdout for words in
-                    ("qdisc show dev ra", "filter show dev ra ingress", "filter show dev ra egress", "qdisc show dev rb",
-                     "filter show dev rb ingress")]
+                    ("qdisc show dev ra", "filter show dev ra ingress", "filter show dev ra egress",
+                     "qdisc show dev rb", "filter show dev rb ingress")]
 
         before = tc()
         lab.attach("ra", "rb")
@@ -55,7 +55,8 @@ def run():
         foreign = xdp()
         check(foreign, "the foreign program is not there")
         refused = lab.ftctl_raw("attach", "ra", "rb", "--mode", "xdp")
-        check_equal(refused.returncode, 2, f"attach --mode xdp over a foreign program: {refused.stdout}{refused.stderr}")
+        check_equal(refused.returncode, 2,
+                    f"attach --mode xdp over a foreign program: {refused.stdout}{refused.stderr}")
         check("rb" in refused.stderr and str(foreign) in refused.stderr, f"the error names neither: {refused.stderr}")
         check("hint:" in refused.stderr, f"no hint: {refused.stderr}")
         check_equal(xdp(), foreign, "XDP program of rb after the refused attach")

@@ -72,7 +72,8 @@ def run():
         check_slow(lab, flow)
         pins = os.path.join(RUN_DIR, "bpf", "ftctl", lab.instance)
         wait_until(lambda: not os.path.exists(pins), 1, f"{pins} is gone")
-        check("tcx" not in router.run("bpftool", "net", "show", "dev", "ra", ok=False).stdout, "a program is left on ra")
+        left = router.run("bpftool", "net", "show", "dev", "ra", ok=False).stdout
+        check("ftctl" not in left and "tcx" not in left, f"a program is left on ra: {left}")
         stream.check_progress(what="the TCP stream after detach")
 
         # And a fresh start after all that.

@@ -6,7 +6,7 @@ import random
 import socket
 import stat
 
-from lab import RUN_DIR, check, check_equal, wait_until
+from lab import RUN_DIR, check, wait_until
 from labs import lab_a
 from traffic import check_fast, fast_udp
 
@@ -44,10 +44,11 @@ def run():
         check(json.loads(talk(path, b'{"cmd": "status"}\n'))["ok"], "a good request")
 
         nested = b'{"cmd": ' + b"[" * 20000 + b"]" * 20000 + b"}\n"
-        shapes = [b"", b"\n", b"\0\n", b"{}\n", b"[]\n", b"null\n", b'"cmd"\n', b'{"cmd": 7}\n', b'{"cmd": "nonesuch"}\n',
-                  b'{"cmd": "flows", "filter": 7}\n', b'{"cmd": "flows", "filter": {"proto": {}}}\n',
-                  b'{"cmd": "flows", "filter": {"sport": -1}}\n', b'{"cmd": "flows", "filter": {"src": "1.2.3.4/99"}}\n',
-                  b'{"cmd": "attach"}\n', b'{"cmd": "attach", "devices": "ra"}\n', b'{"cmd": "attach", "devices": [1]}\n',
+        shapes = [b"", b"\n", b"\0\n", b"{}\n", b"[]\n", b"null\n", b'"cmd"\n', b'{"cmd": 7}\n',
+                  b'{"cmd": "nonesuch"}\n', b'{"cmd": "flows", "filter": 7}\n',
+                  b'{"cmd": "flows", "filter": {"proto": {}}}\n', b'{"cmd": "flows", "filter": {"sport": -1}}\n',
+                  b'{"cmd": "flows", "filter": {"src": "1.2.3.4/99"}}\n', b'{"cmd": "attach"}\n',
+                  b'{"cmd": "attach", "devices": "ra"}\n', b'{"cmd": "attach", "devices": [1]}\n',
                   b'{"cmd": "attach", "devices": ["' + b"x" * 5000 + b'"]}\n',
                   b'{"cmd": "tunnel_add", "name": "../../x", "mode": "ipip", "local": "a", "remote": 1}\n',
                   b'{"cmd": "tunnel_add"}\n', b'{"cmd": "explain", "proto": "tcp", "src": [], "sport": 1e99}\n',

@@ -54,7 +54,7 @@ def check_foreign_envelopes(lab, flow):
     flow.stop()
     flow.lost()
     mark = b"foreign"
-    at_client = Sniffer(lab["client"], "eth0", lambda frame: bool(parse(frame) and parse(frame).payload().startswith(mark)))
+    at_client = Sniffer(lab["client"], "eth0", lambda frame: mark in frame)
     inject = Injector(lab["remote"], "wan0", lab["router"], "wan0")
     inner = frames.ipv4(SERVER, TUNNEL_NEAR, 17, frames.udp(SERVER, TUNNEL_NEAR, 9, 40000, mark), ttl=60)
     before = lab.flow(proto="udp", sport=40000)["reply"]["packets"]

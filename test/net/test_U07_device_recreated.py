@@ -11,7 +11,7 @@ MATCH = {"proto": "udp", "sport": 40000, "dport": 9}
 
 
 def make_rb(lab, index=""):
-    lab.veth("W", "wa", "R", "rb", extra_b=index)
+    lab.veth("R", "rb", "W", "wa", extra_a=index)
     lab["R"].ip(f"addr add {RB_ADDR}/24 dev rb")
     lab["W"].ip(f"addr add {W_ADDR}/24 dev wa")
 
@@ -47,7 +47,7 @@ def run():
         lab.spaces["G"] = type(router)(lab, "G")
         recycled = router.ifindex("rb")
         router.ip("link del rb")
-        lab.veth("G", "gg", "R", "guest", extra_b=f"index {recycled}")
+        lab.veth("R", "guest", "G", "gg", extra_a=f"index {recycled}")
         guest = Sniffer(lab["G"], "gg", is_flow(17, dport=9))
         check_equal(router.ifindex("guest"), recycled, "ifindex of guest")
         router.ip("addr add 203.0.113.1/24 dev guest")

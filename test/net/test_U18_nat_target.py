@@ -38,7 +38,8 @@ def scenario(attached):
         wait_until(lambda: new.received(1) > to_new, 2, "the new server is reached", 0.005)
         moved = time.monotonic() - start
         time.sleep(0.5)
-        check(old.received(1) - to_old <= 10, f"{old.received(1) - to_old} datagrams to the old server after the delete")
+        late = old.received(1) - to_old
+        check(late <= 10, f"{late} datagrams to the old server after the delete")
 
         # No server for a while: the packets are for R itself.
         if attached:

@@ -42,7 +42,7 @@ def run():
         undisturbed("reload of the ruleset", first)
 
         # A rule alone stops what runs: flows are witnessed again after a change of the ruleset.
-        router.nft(f"""table ip block {{ chain f {{ type filter hook forward priority 0; ip daddr {W_ADDR} drop; }} }}""")
+        router.nft(f"table ip block {{ chain f {{ type filter hook forward priority 0; ip daddr {W_ADDR} drop; }} }}")
         time.sleep(1.3)
         stopped = peer.received(1)
         time.sleep(1)

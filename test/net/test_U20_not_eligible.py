@@ -26,11 +26,13 @@ def run():
 
         def syn(port, sport=5000, ack=False):
             if ack:
-                return frames.ipv4(W_ADDR, L_ADDR, 6, frames.tcp(W_ADDR, L_ADDR, port, sport, flags=frames.SYN | frames.ACK,
-                                                                 seq=100, ack=11))
+                flags = frames.SYN | frames.ACK
+                segment = frames.tcp(W_ADDR, L_ADDR, port, sport, flags=flags, seq=100, ack=11)
+                return frames.ipv4(W_ADDR, L_ADDR, 6, segment)
             return frames.ipv4(L_ADDR, W_ADDR, 6, frames.tcp(L_ADDR, W_ADDR, sport, port, flags=frames.SYN, seq=10))
 
-        lab["L"].nft("table ip quiet { chain i { type filter hook prerouting priority -400; tcp dport 5000-6000 drop; } }")
+        lab["L"].nft("table ip quiet { chain i { type filter hook prerouting priority -400; "
+                     "tcp dport 5000-6000 drop; } }")
         for number in range(COUNT):
             to_w.send(syn(1000 + number))
             to_w.send(frames.ipv4(L_ADDR, W_ADDR, 17, frames.udp(L_ADDR, W_ADDR, 5000, 1000 + number, b"x")))

@@ -14,7 +14,10 @@ from traffic import TcpServer, random_bytes
 HELPERS = """table ip h {
     ct helper f { type "ftp" protocol tcp; }
     ct helper s { type "sip" protocol udp; }
-    chain p { type filter hook prerouting priority 0; tcp dport 21 ct helper set "f"; udp dport 5060 ct helper set "s"; }
+    chain p { type filter hook prerouting priority 0
+        tcp dport 21 ct helper set "f"
+        udp dport 5060 ct helper set "s"
+    }
 }"""
 FILE = random_bytes(1_000_000)
 

@@ -25,7 +25,9 @@ def hairpin_lab(snat=True):
         lab[role].ip(f"addr add {addr}/24 dev la\nroute add default via {RA_ADDR}")
     rule = 'oifname "ra" ip saddr 192.0.2.0/24 masquerade' if snat else ""
     lab["R"].nft(f"""table ip hair {{
-        chain pre {{ type nat hook prerouting priority dstnat; ip daddr {RB_ADDR} meta l4proto {{ tcp, udp }} th dport 8080-8089 dnat to 192.0.2.3; }}
+        chain pre {{ type nat hook prerouting priority dstnat
+            ip daddr {RB_ADDR} meta l4proto {{ tcp, udp }} th dport 8080-8089 dnat to 192.0.2.3
+        }}
         chain post {{ type nat hook postrouting priority srcnat; {rule}
         }} }}""")
     return lab

@@ -52,7 +52,8 @@ def run():
         batches.append([parts[0], parts[0], parts[1], parts[2]])
         whole += 1
 
-        before, flows = lab.reason("ra", "fragment"), {port: lab.flow(proto="udp", sport=port) for port in (40000, 40001)}
+        before = lab.reason("ra", "fragment")
+        flows = {port: lab.flow(proto="udp", sport=port) for port in (40000, 40001)}
         sent = 0
         for batch in batches:
             for part in batch:

@@ -24,9 +24,11 @@ def errors(tcp_port):
         for proto, port in ((17, 40000), (6, tcp_port)):
             if kind == 3 and code == 3 and proto == 17:
                 continue  # would end L's socket; covered by the sockets of other scenarios
-            for quoted in (quote(proto, port, 0), quote(proto, port, 28), quote(proto, port, 0, b"\x94\x04\0\0"),
-                           quote(proto, port, 0, offset=185), quote(proto, port + 7, 0), quote(proto, port, 0, target=12)):
-                packets.append(frames.ipv4(W_ADDR, RB_ADDR, 1, frames.icmp(kind, code, rest, quoted), ident=len(packets)))
+            quotes = (quote(proto, port, 0), quote(proto, port, 28), quote(proto, port, 0, b"\x94\x04\0\0"),
+                      quote(proto, port, 0, offset=185), quote(proto, port + 7, 0), quote(proto, port, 0, target=12))
+            for quoted in quotes:
+                message = frames.icmp(kind, code, rest, quoted)
+                packets.append(frames.ipv4(W_ADDR, RB_ADDR, 1, message, ident=len(packets)))
     return packets
 
 
@@ -58,7 +60,8 @@ def run():
                         "destination and quoted source")
             check(message.header_ok() and message.l4_ok(), "checksums of the message")
         check("mtu 1300" in lab["L"].ip(f"route get {W_ADDR}"), "L did not learn the MTU")
-        check_equal(lab.flow(proto="udp", sport=40000)["reply"]["packets"], carried, "ICMP counted as packets of the flow")
+        now = lab.flow(proto="udp", sport=40000)["reply"]["packets"]
+        check_equal(now, carried, "packets of the flow after the ICMP messages")
         stream.check_progress()
         wait_until(lambda: lab.live(proto="tcp", sport=stream.sport), 2, "the TCP flow is live")
         check_fast(lab, flow)

@@ -78,8 +78,8 @@ def run():
                 if want != 0:
                     check(got[number].l4_csum != 0 and got[number].l4_ok(), f"{text}: checksum of datagram {number}")
             for number, payload in enumerate(segments):
-                injector.send(frames.ipv4(L_ADDR, W_ADDR, 6, frames.tcp(L_ADDR, W_ADDR, stream.sport, 8000, payload, seq=7),
-                                          ident=number))
+                segment = frames.tcp(L_ADDR, W_ADDR, stream.sport, 8000, payload, seq=7)
+                injector.send(frames.ipv4(L_ADDR, W_ADDR, 6, segment, ident=number))
             segments_at_w = [packet for packet in map(parse, tcp.settle()) if packet.proto == 6]
             check_equal(len(segments_at_w), len(segments), f"{text}: segments at W")
             check(all(packet.l4_ok() for packet in segments_at_w), f"{text}: TCP checksums")

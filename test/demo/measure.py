@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Throughput through the laboratory with iperf3, and how much of it the stack saw."""
+import json
+import math
+import time
+
+from lab import Failure, check, wait_until
+
+PORT = 5201
+SECONDS = 4
+SMALL = 64  # bytes of UDP payload
+
+
+class Window:
+    """Packets by the fast path and by the forward chain between two moments of a run."""
+
+    def __init__(self, lab):
+        self.lab = lab
+        self.fast = self.slow = 0
+
+    def _now(self):
+        fast = sum(flow[side]["packets"] for flow in self.lab.flows() for side in ("orig", "reply")
+                   if PORT in (flow["orig"]["match"]["dport"], flow["orig"]["match"]["sport"]))
+        # The chain counts an aggregate of many segments as one packet: count by bytes where that is more.
+        slow = sum(max(packets, math.ceil(size / 1480)) for packets, size in self.lab.counts().values())
+        return fast, slow
+
+    def __enter__(self):
+        self.before = self._now()
+        return self
+
+    def __exit__(self, *error):
+        if error[0] is None:
+            after = self._now()
+            self.fast = after[0] - self.before[0]
+            self.slow = after[1] - self.before[1]
+
+
+def start_server(lab):
+    server = lab["server"].spawn("iperf3", "-s", "-p", str(PORT))
+    listening = f":{PORT} "
+    wait_until(lambda: listening in lab["server"].run("ss", "-Hltn").stdout, 3, "iperf3 listens")
+    return server
+
+
+def run(lab, target, fast, *options):
+    """One iperf3 run from the client; returns its JSON and the Window of the time when it counts."""
+    client = lab["client"].spawn("iperf3", "-c", target, "-p", str(PORT), "-J", "-O", "4", "-t", str(SECONDS), *options,
+                                 log=f"iperf{time.monotonic_ns()}.json")
+    window = Window(lab)
+    # The first 4 s are left out: the time in which a connection becomes established and is admitted.
+    time.sleep(4.3)
+    if fast:
+        proto = "udp" if "-u" in options else "tcp"
+        # The big one: iperf3's own control connection is a TCP flow as well.
+        wait_until(lambda: any(flow["orig"]["live"] for flow in lab.find(proto=proto, dport=PORT)), 3,
+                   f"the {proto} flow of iperf3 is live")
+    with window:
+        time.sleep(SECONDS - 0.8)
+    try:
+        code = client.wait(SECONDS + 20)
+    except Exception as error:
+        raise Failure(f"iperf3 did not end: {error}") from error
+    with open(client.log, encoding="utf-8") as file:
+        text = file.read()
+    check(code == 0, f"iperf3 {' '.join(options)}: exit {code}: {text[-300:]}")
+    return json.loads(text)["end"], window
+
+
+def throughput(lab, target, fast):
+    """{"kpps", "gbps"} and the Windows of both runs."""
+    udp, udp_window = run(lab, target, fast, "-u", "-b", "0", "-l", str(SMALL))
+    total = udp["sum"]
+    received = total["packets"] - total["lost_packets"]
+    tcp, tcp_window = run(lab, target, fast)
+    return {"kpps": round(received / total["seconds"] / 1000, 1),
+            "gbps": round(tcp["sum_received"]["bits_per_second"] / 1e9, 3)}, (udp_window, tcp_window)
