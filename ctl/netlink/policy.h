@@ -30,8 +30,11 @@ struct XfrmSelector {
 /// without templates, plus the default action.
 struct XfrmPolicies {
     std::vector<XfrmSelector> selectors;
-    bool default_block = false;                       ///< XFRM_MSG_GETDEFAULT says block for fwd or out
-    [[nodiscard]] bool touches(const Tuple &t) const; ///< t in either direction of the connection
+    bool default_block = false; ///< XFRM_MSG_GETDEFAULT says block for fwd or out
+    /// A policy matches t or the opposite direction of it. With NAT the kernel looks at a packet
+    /// before and after translation: ask for both tuples of the connection, and when both its
+    /// addresses are translated also for (original source, reply source).
+    [[nodiscard]] bool touches(const Tuple &t) const;
 };
 
 class XfrmWatch {
@@ -64,6 +67,7 @@ class TrackTable {
     /// kernel can list its hooks (nfnetlink_hook) that is the answer; elsewhere the ruleset is read
     /// for ct and nat expressions; when neither can be told: false.
     virtual Result<bool> tracked_by_others(std::uint8_t family) = 0;
+    /// The table is there with its rule; a flushed table counts as absent and add() repairs it.
     virtual Result<bool> exists() = 0;
     virtual Status add() = 0;    ///< idempotent
     virtual Status remove() = 0; ///< idempotent

@@ -141,6 +141,10 @@ class RtControl {
     static Result<std::unique_ptr<RtControl>> open();
     virtual ~RtControl() = default;
 
+    /// What the kernel would do with such a packet; its refusals are errors with .err set: ENETUNREACH,
+    /// EHOSTUNREACH, EACCES, and for a source that fails validation EXDEV (EINVAL on newer kernels).
+    /// Protocols other than TCP and UDP cannot be asked about: rules that match on them are in
+    /// RuleSummary::other.
     virtual Result<RouteAnswer> route(const RouteQuery &query) = 0;
     virtual Result<std::vector<Link>> links() = 0;
     virtual Result<Link> link(std::uint32_t index) = 0;
