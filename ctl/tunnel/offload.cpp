@@ -51,8 +51,9 @@ bool fill_vnet_header(std::span<const std::uint8_t> inner, std::uint16_t mtu, Vn
     if (ip->protocol() != IPPROTO_TCP)
         return false;
 
-    const std::size_t headers = ip->header_length() + (l4[12] >> 4) * 4U;
-    if ((l4[12] >> 4) * 4U < kTcpHeader || headers >= mtu || headers >= ip->total_length())
+    const std::size_t tcp_header = std::size_t{4} * (l4[12] >> 4);
+    const std::size_t headers = ip->header_length() + tcp_header;
+    if (tcp_header < kTcpHeader || headers >= mtu || headers >= ip->total_length())
         return false;
     header.gso_type = kVnetGsoTcp4;
     if (l4[kTcpFlags] & kTcpCwr)
