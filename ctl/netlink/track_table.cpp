@@ -50,7 +50,7 @@ class Table final : public TrackTable {
     Result<bool> tracked_by_others(std::uint8_t family) override
     {
         const std::uint8_t proto = family == AF_INET6 ? NFPROTO_IPV6 : NFPROTO_IPV4;
-        const auto ours = table_exists();
+        auto ours = table_exists();
         if (!ours)
             return ours;
         // Our own table makes the hook, too: it only tells about others while ours is absent.
