@@ -110,7 +110,10 @@ Decision<Ways> Connections::ways_for(const CtEntry &entry)
 {
     if (kernel_.policy_routed())
         return refuse(FTCTL_R_POLICY_ROUTED);
-    if (xfrm_.touches(entry.orig) || xfrm_.touches(entry.reply))
+    // A policy sees packets before SNAT and after DNAT (forward) or as they leave (output).
+    const Tuple forwarded{entry.orig.src, entry.reply.src, entry.orig.sport, entry.reply.sport,
+                          entry.orig.proto};
+    if (xfrm_.touches(entry.orig) || xfrm_.touches(entry.reply) || xfrm_.touches(forwarded))
         return refuse(FTCTL_R_XFRM);
     auto ways = resolve_ways(entry, kernel_);
     if (ways && !settings_.allowed(entry.orig, kernel_.name(ways->reply.l3_oif)))
@@ -282,6 +285,10 @@ void Connections::destroyed(const CtEntry &entry)
 
 void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
 {
+    if (refusal.reason == FTCTL_R_CLOSED) { // not kept from anything: it is over
+        refused_.erase(entry.orig);
+        return;
+    }
     const auto it = refused_.find(entry.orig);
     if (it != refused_.end() && it->second.refusal == refusal) {
         it->second.ct = entry;

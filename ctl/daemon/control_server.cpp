@@ -94,11 +94,12 @@ Status Server::dispatch()
     const int n = epoll_wait(epoll_.get(), events.data(), kEventsPerDispatch, 0);
     if (n < 0 && errno != EINTR)
         return fail_errno("wait for control clients", errno);
+    bool accept = false;
     for (int i = 0; i < n; i++) {
         const int fd = events.at(static_cast<std::size_t>(i)).data.fd;
         const std::uint32_t what = events.at(static_cast<std::size_t>(i)).events;
         if (fd == socket_.fd.get()) {
-            accept_clients();
+            accept = true;
             continue;
         }
         if (fd == timer_.get()) {
@@ -117,6 +118,9 @@ Status Server::dispatch()
             read_client(c);
         settle(fd);
     }
+    // Last, so that no event of a client just closed is taken for one of a new client's descriptor.
+    if (accept)
+        accept_clients();
     arm_timer();
     return {};
 }
