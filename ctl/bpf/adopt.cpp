@@ -75,7 +75,10 @@ void DatapathImpl::find_attachments(bool repair)
         }
     }
     if (!repair) {
-        xmit_link_.reset(bpf_obj_get(pins_.link(kXmitPin).c_str()));
+        for (const std::string &name : pins_.link_names()) {
+            if (name.starts_with(kTracepointPin))
+                tracepoints_.emplace_back(bpf_obj_get(pins_.link(name).c_str()));
+        }
         return;
     }
     std::set<std::string> known;
@@ -89,7 +92,7 @@ void DatapathImpl::find_attachments(bool repair)
         if (!known.contains(name))
             remove_link_pin(pins_, name);
     }
-    // The tracepoint's link is among those: it cannot be updated, so it is made anew.
+    // Links of tracepoints are among those: they cannot be updated, so they are made anew.
     count_failed_transmissions();
 }
 

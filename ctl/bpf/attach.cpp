@@ -285,33 +285,39 @@ Status DatapathImpl::probe_load(ftctl_hook hook)
     return {};
 }
 
-// The tracepoint's program is one for all XDP devices: there while there is at least one.
+// The programs at tracepoints are one set for all XDP devices: there while there is at least one.
 void DatapathImpl::count_failed_transmissions()
 {
     bool wanted = false;
     for (const auto &[ifindex, record] : records_)
         wanted = wanted || record.hook == FTCTL_HOOK_XDP;
     if (!wanted) {
-        xmit_link_.reset();
-        pins_.unpin_link(kXmitPin);
+        tracepoints_.clear();
+        for (const std::string &name : pins_.link_names()) {
+            if (name.starts_with(kTracepointPin))
+                pins_.unpin_link(name);
+        }
         return;
     }
-    if (xmit_link_)
+    if (!tracepoints_.empty())
         return;
     // Counting is not worth refusing the device; `doctor` tells why it does not work.
-    auto program = load_devmap_xmit(maps_);
-    if (!program) {
-        spdlog::debug("tx_failed is not counted: {}: {}", program.error().what, program.error().why);
+    auto programs = load_tracepoints(maps_);
+    if (!programs) {
+        spdlog::debug("tx_failed is not counted: {}: {}", programs.error().what, programs.error().why);
         return;
     }
-    Fd link(bpf_raw_tracepoint_open(nullptr, program->get()));
-    if (!link) {
-        spdlog::debug("tx_failed is not counted: attach to xdp_devmap_xmit: {}", std::strerror(errno));
-        return;
+    for (const Tracepoint &tracepoint : *programs) {
+        Fd link(bpf_raw_tracepoint_open(nullptr, tracepoint.program.get()));
+        if (!link) {
+            spdlog::debug("tx_failed is not exact: attach {}: {}", tracepoint.name, std::strerror(errno));
+            continue;
+        }
+        const std::string pin = std::string(kTracepointPin) + tracepoint.name;
+        if (auto pinned = pins_.pin_link(pin, link.get()); !pinned)
+            spdlog::warn("{}: {}", pinned.error().what, pinned.error().why);
+        tracepoints_.push_back(std::move(link));
     }
-    if (auto pinned = pins_.pin_link(kXmitPin, link.get()); !pinned)
-        spdlog::warn("{}: {}", pinned.error().what, pinned.error().why);
-    xmit_link_ = std::move(link);
 }
 
 } // namespace ftctl::bpf

@@ -186,7 +186,7 @@ Status DatapathImpl::remove_pins()
             first = std::move(gone);
     }
     records_.clear();
-    xmit_link_.reset();
+    tracepoints_.clear();
     if (!pins_.enabled())
         return first;
     remove_link_pins(pins_);

@@ -95,7 +95,7 @@ class DatapathImpl final : public Datapath {
     bool adopted_ = false;
     std::map<std::uint32_t, Record> records_; ///< by ifindex
     std::uint32_t last_slot_ = 0;
-    Fd xmit_link_;
+    std::vector<Fd> tracepoints_; ///< links
     Fd flow_edit_;
     std::unique_ptr<ring_buffer, RingFree> ring_;
     struct EventCall;

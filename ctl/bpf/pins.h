@@ -30,8 +30,9 @@ struct LinkPin {
     static std::optional<LinkPin> parse(std::string_view name);
 };
 
-/// The pin of the link that counts failed XDP transmissions; one for the instance.
-inline constexpr const char *kXmitPin = "devmap-xmit";
+/// What the names of tracepoint links' pins begin with; they count failed XDP transmissions, once for
+/// the instance.
+inline constexpr std::string_view kTracepointPin = "tp-";
 
 /// Letters, digits, '_' and '-', at most 64 of them: it becomes a file name in bpffs.
 Status check_instance_name(std::string_view instance);

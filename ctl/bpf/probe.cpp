@@ -234,9 +234,9 @@ void probe_programs(std::vector<Probe> &probes)
     probes.push_back(from_status("tc-program", required_feature, tc, "loads", kLoadHint));
     probes.push_back(from_status("syscall-program", required_feature, status_of(load_flow_edit(*maps)),
                                  "loads", "needs Linux 5.14"));
-    Status xmit = status_of(load_devmap_xmit(*maps));
+    Status xmit = status_of(load_tracepoints(*maps));
     probes.push_back(from_status("xdp-tx-failed", optional_feature, xmit,
-                                 "failed XDP transmissions are counted (tp_btf/xdp_devmap_xmit)",
+                                 "failed XDP transmissions are counted (tp_btf)",
                                  "needs CONFIG_DEBUG_INFO_BTF and CAP_PERFMON; XDP works without"));
 }
 

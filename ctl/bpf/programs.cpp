@@ -29,13 +29,12 @@ using Owned = std::unique_ptr<Skeleton, Destroy>;
 tl::unexpected<Error> load_failed(const char *what, int err, const LogCapture &log)
 {
     auto error = fail_errno(fmt::format("load {}", what), err);
-    if (err == EPERM || err == EACCES) {
-        // EACCES is also what the verifier says of a program it refuses: then its own words count.
-        if (err == EPERM)
-            error.value().hint = kPrivilegeHint;
-    }
-    if (const std::string why = log.load_error(); !why.empty() && err != EPERM)
+    const std::string why = log.load_error();
+    if (!why.empty() && err != EPERM)
         error.value().why = fmt::format("{} ({})", why, std::strerror(err));
+    // Without CAP_PERFMON the verifier refuses pointer arithmetic, "prohibited for !root".
+    if (err == EPERM || why.find("!root") != std::string::npos)
+        error.value().hint = kPrivilegeHint;
     if (error.value().hint.empty())
         error.value().hint =
             "`ftctl doctor` tells what this kernel lacks; the whole log is printed with --debug";
@@ -59,6 +58,15 @@ void set_params(Skeleton &skeleton, const InstanceParams &params)
     skeleton.rodata->cfg_dry = params.dry ? 1 : 0;
 }
 
+void select_programs(bpf_object *object, bpf_prog_type type)
+{
+    bpf_program *program = nullptr;
+    bpf_object__for_each_program(program, object)
+    {
+        bpf_program__set_autoload(program, bpf_program__type(program) == type);
+    }
+}
+
 Result<Owned<ftctl_xdp>> open_xdp(const Maps &maps, const InstanceParams &params)
 {
     Owned<ftctl_xdp> skeleton(ftctl_xdp__open());
@@ -76,7 +84,7 @@ Result<Fd> load_xdp_ingress(const Maps &maps, const InstanceParams &params)
     auto skeleton = open_xdp(maps, params);
     if (!skeleton)
         return tl::unexpected(skeleton.error());
-    bpf_program__set_autoload((*skeleton)->progs.on_devmap_xmit, false);
+    select_programs((*skeleton)->obj, BPF_PROG_TYPE_XDP);
     if (const int err = ftctl_xdp__load(skeleton->get()); err != 0)
         return load_failed("the XDP program", -err, log);
     return program_fd((*skeleton)->progs.xdp_ingress);
@@ -139,16 +147,27 @@ Result<Fd> load_flow_edit(const Maps &maps)
     return program_fd(skeleton->progs.flow_edit);
 }
 
-Result<Fd> load_devmap_xmit(const Maps &maps)
+Result<std::vector<Tracepoint>> load_tracepoints(const Maps &maps)
 {
     const LogCapture log;
     auto skeleton = open_xdp(maps, {});
     if (!skeleton)
         return tl::unexpected(skeleton.error());
-    bpf_program__set_autoload((*skeleton)->progs.xdp_ingress, false);
+    select_programs((*skeleton)->obj, BPF_PROG_TYPE_TRACING);
     if (const int err = ftctl_xdp__load(skeleton->get()); err != 0)
-        return load_failed("the program at tracepoint xdp_devmap_xmit", -err, log);
-    return program_fd((*skeleton)->progs.on_devmap_xmit);
+        return load_failed("the programs at XDP tracepoints", -err, log);
+    std::vector<Tracepoint> tracepoints;
+    bpf_program *program = nullptr;
+    bpf_object__for_each_program(program, (*skeleton)->obj)
+    {
+        if (bpf_program__type(program) != BPF_PROG_TYPE_TRACING)
+            continue;
+        auto fd = program_fd(program);
+        if (!fd)
+            return tl::unexpected(fd.error());
+        tracepoints.push_back({bpf_program__name(program), std::move(*fd)});
+    }
+    return tracepoints;
 }
 
 } // namespace ftctl::bpf

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "bpf/maps.h"
 #include "util/fd.h"
@@ -27,8 +29,13 @@ struct Instance {
 Result<Instance> load_instance(const Maps &maps, ftctl_hook hook, const InstanceParams &params);
 /// The program that changes flows in place.
 Result<Fd> load_flow_edit(const Maps &maps);
-/// The program that counts frames which an XDP egress device did not take; needs kernel BTF.
-Result<Fd> load_devmap_xmit(const Maps &maps);
+/// A program at a kernel tracepoint. They count frames that an XDP egress device did not take.
+struct Tracepoint {
+    std::string name; ///< of the program
+    Fd program;
+};
+/// Loads those that the XDP object has; needs kernel BTF.
+Result<std::vector<Tracepoint>> load_tracepoints(const Maps &maps);
 
 /// What every failure to load for want of privilege says.
 inline constexpr const char *kPrivilegeHint = "run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON";

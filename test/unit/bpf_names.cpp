@@ -47,7 +47,7 @@ TEST_CASE("names of link pins go both ways", "[bpf]")
     }
     CHECK(LinkPin{7, PinKind::xdp}.name() == "7-xdp");
     for (const char *name : {"", "7", "7-", "-xdp", "7-xdp-new", "7xdp", "x-xdp", "0-xdp", "16777216-xdp",
-                             "99999999999-xdp", "devmap-xmit"}) {
+                             "99999999999-xdp", "tp-on_devmap_xmit"}) {
         INFO(name);
         CHECK_FALSE(LinkPin::parse(name));
     }
