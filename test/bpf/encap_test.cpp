@@ -156,3 +156,22 @@ TEST_CASE("the next packets of a tunnel draw other IDs", "[encap]")
     const auto distinct = std::unique(ids.begin(), ids.end()) - ids.begin();
     CHECK(distinct > 32);
 }
+
+TEST_CASE("without room for the outer header a frame goes to the stack as it came", "[encap]")
+{
+    for (const Scenario &s : into_tunnels({Nat::none, Nat::both})) {
+        if (s.hook != Hook::xdp || s.in_tunnel())
+            continue;
+        INFO(s.describe());
+        s.install();
+        const Packet in = s.packet();
+        const Run tight = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 204);
+        CHECK(tight.verdict == kXdpPass);
+        CHECK(mismatch(in.bytes(), tight.bytes) == "");
+        CHECK(Rig::get().stats(s.in_device()).reasons[FTCTL_R_HEADROOM] == 1);
+        CHECK(Rig::get().flow(s.key())->packets == 0);
+        const Run enough = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 100);
+        CHECK(enough.verdict == kXdpRedirect);
+        check_frame(s.forwarded(in), enough.bytes);
+    }
+}

@@ -46,13 +46,14 @@ std::uint32_t state(const Scenario &s)
     return Rig::get().flow(s.key()).value().state;
 }
 
-bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::uint32_t type, unsigned reason)
+bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::uint32_t type, unsigned reason,
+               unsigned detail)
 {
     return std::any_of(events.begin(), events.end(), [&](const ftctl_event &event) {
         return event.type == type && event.id == s.flow().id && event.reason == reason &&
-               event.key.in.src == s.key().in.src && event.key.in.dport == s.key().in.dport &&
-               event.key.outer_src == s.key().outer_src && event.tunneled == (s.in_tunnel() ? 1 : 0) &&
-               event.flow_flags == s.flow().flags;
+               event.detail == detail && event.key.in.src == s.key().in.src &&
+               event.key.in.dport == s.key().in.dport && event.key.outer_src == s.key().outer_src &&
+               event.tunneled == (s.in_tunnel() ? 1 : 0) && event.flow_flags == s.flow().flags;
     });
 }
 
@@ -65,7 +66,7 @@ Packet pass_to_stack(const Scenario &s, const Packet &in)
 using Mangle = std::function<void(Packet &)>;
 
 /// The kernel does something else to a pending packet than was predicted.
-void expect_differs(const Scenario &s, const char *what, const Mangle &mangle)
+void expect_differs(const Scenario &s, const char *what, unsigned detail, const Mangle &mangle)
 {
     INFO(s.describe() << ": " << what);
     s.install();
@@ -75,8 +76,9 @@ void expect_differs(const Scenario &s, const char *what, const Mangle &mangle)
     witness(s, out);
     const ftctl_flow flow = Rig::get().flow(s.key()).value();
     CHECK(flow.state == FTCTL_FLOW_DIFFERS);
-    CHECK(flow.reason >= FTCTL_PACKET_REASONS);
-    CHECK(has_event(Rig::get().events(), s, FTCTL_EV_DIFFERS, flow.reason));
+    CHECK(flow.reason == FTCTL_R_MANGLED);
+    CHECK(flow.detail == detail);
+    CHECK(has_event(Rig::get().events(), s, FTCTL_EV_DIFFERS, flow.reason, detail));
     expect_pass(s, s.packet(), {FTCTL_R_REFUSED});
     // A later frame as predicted does not bring it back.
     witness(s, kernel_sends(s, s.packet()));
@@ -110,7 +112,7 @@ TEST_CASE("a packet sent as predicted makes its direction live", "[witness]")
         INFO(s.describe());
         CHECK(state(s) == FTCTL_FLOW_LIVE);
         CHECK(state(other) == FTCTL_FLOW_PENDING); // each direction on its own
-        CHECK(has_event(Rig::get().events(), s, FTCTL_EV_LIVE, 0));
+        CHECK(has_event(Rig::get().events(), s, FTCTL_EV_LIVE, 0, 0));
         expect_fast(s, s.packet());
         witness(other, pass_to_stack(other, other.packet()));
         CHECK(state(other) == FTCTL_FLOW_LIVE);
@@ -160,16 +162,16 @@ TEST_CASE("the trickle is checked again", "[witness]")
 TEST_CASE("what the kernel does otherwise refuses the flow", "[witness]")
 {
     for (const Scenario &s : all()) {
-        expect_differs(s, "dscp", [](Packet &p) { p.ip.tos ^= 0x60; });
-        expect_differs(s, "ecn", [](Packet &p) { p.ip.tos ^= 0x01; });
-        expect_differs(s, "ttl kept", [](Packet &p) { p.ip.ttl += 1; });
-        expect_differs(s, "ttl set", [](Packet &p) { p.ip.ttl = 200; });
-        expect_differs(s, "DF", [](Packet &p) { p.ip.frag ^= kDf; });
+        expect_differs(s, "dscp", FTCTL_D_DSCP, [](Packet &p) { p.ip.tos ^= 0x60; });
+        expect_differs(s, "ecn", FTCTL_D_ECN, [](Packet &p) { p.ip.tos ^= 0x01; });
+        expect_differs(s, "ttl kept", FTCTL_D_TTL, [](Packet &p) { p.ip.ttl += 1; });
+        expect_differs(s, "ttl set", FTCTL_D_TTL, [](Packet &p) { p.ip.ttl = 200; });
+        expect_differs(s, "DF", FTCTL_D_DF, [](Packet &p) { p.ip.frag ^= kDf; });
         if (!s.out_tunnel())
             continue;
-        expect_differs(s, "outer tos", [](Packet &p) { p.outer.front().tos ^= 0x20; });
-        expect_differs(s, "outer ttl", [](Packet &p) { p.outer.front().ttl -= 1; });
-        expect_differs(s, "outer DF", [](Packet &p) { p.outer.front().frag = 0; });
+        expect_differs(s, "outer tos", FTCTL_D_OUTER_TOS, [](Packet &p) { p.outer.front().tos ^= 0x20; });
+        expect_differs(s, "outer ttl", FTCTL_D_OUTER_TTL, [](Packet &p) { p.outer.front().ttl -= 1; });
+        expect_differs(s, "outer DF", FTCTL_D_OUTER_DF, [](Packet &p) { p.outer.front().frag = 0; });
     }
 }
 
