@@ -167,6 +167,10 @@ Status Engine::run()
     while (!stopping_)
         if (auto done = loop_->turn(1000); !done)
             return done;
+    if (devices_->all().empty()) {
+        spdlog::info("stopping; nothing is attached, nothing stays");
+        return datapath_->remove_pins();
+    }
     spdlog::info("stopping; packets go to the stack until a daemon is back");
     return {};
 }

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// A Fib made of tables, and a conntrack entry to start from.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tcp.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+
+#include "flow/ways.h"
+
+namespace ftctl::test {
+
+inline IpAddr ip(const char *text)
+{
+    return *IpAddr::parse(text);
+}
+
+class FakeFib : public Fib {
+  public:
+    struct Route {
+        Prefix dst;
+        RouteAnswer answer;
+        std::uint32_t iif = 0; ///< only for packets from there; 0: any
+    };
+
+    FakeFib()
+    {
+        add_link(2, "lan");
+        add_link(3, "wan");
+        add_route("192.0.2.0/24", 2);
+        add_route("198.51.100.0/24", 3);
+    }
+
+    Link &add_link(std::uint32_t index, const std::string &name)
+    {
+        Link &link = links[index];
+        link.index = index;
+        link.name = name;
+        link.type = ARPHRD_ETHER;
+        link.flags = IFF_UP;
+        link.mtu = 1500;
+        attached_to.insert(index);
+        return link;
+    }
+    RouteAnswer &add_route(const char *dst, std::uint32_t oif, std::uint32_t iif = 0)
+    {
+        RouteAnswer answer;
+        answer.type = RTN_UNICAST;
+        answer.oif = oif;
+        answer.prefsrc = ip("203.0.113.1");
+        routes.insert(routes.begin(), {*Prefix::parse(dst), answer, iif});
+        return routes.front().answer;
+    }
+
+    Result<RouteAnswer> route(const RouteQuery &query) override
+    {
+        queries.push_back(query);
+        for (const Route &r : routes)
+            if (r.dst.contains(query.dst) && (r.iif == 0 || r.iif == query.iif))
+                return r.answer;
+        return fail_errno("route", ENETUNREACH);
+    }
+    const Link *link(std::uint32_t ifindex) override
+    {
+        const auto it = links.find(ifindex);
+        return it == links.end() ? nullptr : &it->second;
+    }
+    bool attached(std::uint32_t ifindex) override { return attached_to.count(ifindex) > 0; }
+    bool sends_redirects(std::uint32_t) override { return redirects; }
+    bool known_local(const IpAddr &addr) override { return local.count(addr) > 0; }
+
+    std::map<std::uint32_t, Link> links;
+    std::vector<Route> routes; ///< the first that fits
+    std::set<std::uint32_t> attached_to;
+    std::set<IpAddr> local;
+    std::vector<RouteQuery> queries;
+    bool redirects = true;
+};
+
+/// 192.0.2.2:40000 -> 198.51.100.2:80, behind 198.51.100.1:61000 on the way out; fit for flows.
+inline CtEntry entry(std::uint8_t proto = IPPROTO_TCP)
+{
+    CtEntry e;
+    e.id = 7;
+    e.orig = {ip("192.0.2.2"), ip("198.51.100.2"), 40000, 80, proto};
+    e.reply = {ip("198.51.100.2"), ip("198.51.100.1"), 80, 61000, proto};
+    e.status = IPS_CONFIRMED | IPS_SEEN_REPLY | IPS_ASSURED | IPS_SRC_NAT;
+    if (proto == IPPROTO_TCP)
+        e.tcp_state = TCP_CONNTRACK_ESTABLISHED;
+    return e;
+}
+
+} // namespace ftctl::test
