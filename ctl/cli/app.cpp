@@ -55,20 +55,20 @@ void add_device_commands(CLI::App &app, Parsed &p)
 {
     auto *attach = command(app, p, "attach", "Put the fast path on devices",
                            [&p] { return cmd_attach(p.call, p.attach); });
-    attach->add_option("DEV", p.attach.devices, "Devices")->required()->expected(-1);
-    attach->add_option("--mode", p.attach.mode, "Hook: auto, xdp (native only) or tc")
+    attach->add_option("DEV", p.attach.devices, "Devices")->required()->expected(-1)->option_text("...");
+    attach->add_option("--mode", p.attach.mode, "Hook; xdp is native only (default auto)")
         ->check(CLI::IsMember({"auto", "xdp", "tc"}))
-        ->default_str("auto");
-    attach->add_option("--rpf", p.attach.rpf, "Reverse path filter: off, loose or strict")
+        ->option_text("auto|xdp|tc");
+    attach->add_option("--rpf", p.attach.rpf, "Reverse path filter (default off)")
         ->check(CLI::IsMember({"off", "loose", "strict"}))
-        ->default_str("off");
+        ->option_text("off|loose|strict");
     attach->add_flag("--no-track", p.attach.no_track, "Do not keep conntrack on with a table of our own");
     attach->add_flag("--force", p.attach.force, "Attach although a check advises against it");
     attach->add_flag("--dry-run", p.attach.dry_run, "Say what would be done, and change nothing");
 
     auto *detach = command(app, p, "detach", "Take the fast path off devices",
                            [&p] { return cmd_detach(p.call, p.words, p.all); });
-    detach->add_option("DEV", p.words, "Devices")->expected(-1);
+    detach->add_option("DEV", p.words, "Devices")->expected(-1)->option_text("...");
     detach->add_flag("--all", p.all, "All devices of the instance");
 
     command(app, p, "status", "The daemon, its devices, and how full the table is",
@@ -79,18 +79,20 @@ void add_flow_commands(CLI::App &app, Parsed &p)
 {
     auto *flows =
         command(app, p, "flows", "List flows", [&p] { return cmd_flows(p.call, p.words, p.count); });
-    flows->add_option("FILTER", p.words, filter_help())->expected(-1);
+    flows->add_option("FILTER", p.words, filter_help())->expected(-1)->option_text("...");
     flows->add_flag("--count", p.count, "Only how many connections there are");
 
     auto *flush =
         command(app, p, "flush", "Give flows back to the stack", [&p] { return cmd_flush(p.call, p.words); });
-    flush->add_option("FILTER", p.words, filter_help())->expected(-1);
+    flush->add_option("FILTER", p.words, filter_help())->expected(-1)->option_text("...");
 
     command(app, p, "stats", "Packets per device, and why the stack had to take some",
             [&p] { return cmd_stats(p.call); });
     auto *explain = command(app, p, "explain", "What happens to a packet, and why",
                             [&p] { return cmd_explain(p.call, p.words); });
-    explain->add_option("PACKET", p.words, "PROTO SRC[:PORT] DST[:PORT] [dev D]")->expected(-1);
+    explain->add_option("PACKET", p.words, "PROTO SRC[:PORT] DST[:PORT] [dev D]")
+        ->expected(-1)
+        ->option_text("...");
     command(app, p, "monitor", "Events as they happen, one JSON object a line",
             [&p] { return cmd_monitor(p.call); });
     command(app, p, "top", "The busiest flows, live", [&p] { return cmd_top(p.call); });
@@ -106,10 +108,11 @@ void add_tunnel_commands(CLI::App &app, Parsed &p)
     add->add_option("WORDS", p.words,
                     "NAME mode ipip|ip6ip6|4in6|6in4 local A remote A [ttl N|inherit] [tos N|inherit] "
                     "[encaplimit N|none] [dev D]")
-        ->expected(-1);
+        ->expected(-1)
+        ->option_text("...");
     auto *del = command(*tunnel, p, "del", "Remove a declared tunnel",
                         [&p] { return cmd_tunnel_del(p.call, p.name); });
-    del->add_option("NAME", p.name, "Its device")->required();
+    del->add_option("NAME", p.name, "Its device")->required()->option_text(" ");
     command(*tunnel, p, "list", "List tunnels, declared and learned",
             [&p] { return cmd_tunnel_list(p.call); });
 }
@@ -118,7 +121,9 @@ void add_other_commands(CLI::App &app, Parsed &p)
 {
     auto *filter =
         command(app, p, "filter", "Early filter (not in this version)", [&p] { return cmd_filter(p.call); });
-    filter->add_option("WORDS", p.words, "add, del, list or flush, and what")->expected(-1);
+    filter->add_option("WORDS", p.words, "add, del, list or flush, and what")
+        ->expected(-1)
+        ->option_text("...");
     command(app, p, "doctor", "What this kernel and these devices can do, and what to change",
             [&p] { return cmd_doctor(p.call); });
 
@@ -126,10 +131,11 @@ void add_other_commands(CLI::App &app, Parsed &p)
     config->fallthrough()->require_subcommand(1);
     auto *check = command(*config, p, "check", "Check a file; needs no root and no daemon",
                           [&p] { return cmd_config_check(p.call, p.name); });
-    check->add_option("FILE", p.name, "For example /etc/ftctl/ftctl.json")->required();
+    check->add_option("FILE", p.name, "For example /etc/ftctl/ftctl.json")->required()->option_text(" ");
 
     auto *help = command(app, p, "help", "Help, in general or about a command", [&app, &p] {
         const CLI::App *about = &app;
+        std::string path = app.get_name();
         for (const auto &word : p.words) {
             const auto subs =
                 about->get_subcommands([&](const CLI::App *s) { return s->get_name() == word; });
@@ -139,11 +145,13 @@ void add_other_commands(CLI::App &app, Parsed &p)
                                "unknown command '" + word + "'" + did_you_mean(word, command_names(*about)),
                                "see ftctl --help", Code::usage, 0});
             about = subs.front();
+            path += " " + word;
         }
-        *p.call.out << about->help();
+        // Not App::help(): it goes on to the command that was given, which is this one.
+        *p.call.out << app.get_formatter()->make_help(about, path, CLI::AppFormatMode::Normal);
         return 0;
     });
-    help->add_option("COMMAND", p.words, "The command")->expected(-1);
+    help->add_option("COMMAND", p.words, "The command")->expected(-1)->option_text("...");
 }
 
 /// "tunnel add", as far as the words led.
@@ -197,7 +205,8 @@ void set_up(CLI::App &app, Parsed &p)
 {
     app.set_help_flag("-h,--help", "This help");
     app.set_version_flag("--version", "ftctl " FTCTL_VERSION);
-    app.add_option("-i,--instance", p.call.instance, "The daemon to talk to")->default_str("default");
+    app.add_option("-i,--instance", p.call.instance, "The daemon to talk to (default: default)")
+        ->option_text("NAME");
     app.add_flag("-j,--json", p.json, "JSON, compact");
     app.add_flag("-p,--pretty", p.pretty, "JSON, indented");
     app.require_subcommand(0, 1);
@@ -223,10 +232,7 @@ int run_cli(const std::vector<std::string> &args, std::ostream &out, std::ostrea
         app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
         return run_parsed(app, p);
     } catch (const CLI::CallForHelp &) {
-        const CLI::App *about = &app;
-        while (!about->get_subcommands().empty())
-            about = about->get_subcommands().front();
-        out << about->help();
+        out << app.help(); // of the command that was given
         return 0;
     } catch (const CLI::CallForVersion &) {
         out << "ftctl " FTCTL_VERSION "\n";
