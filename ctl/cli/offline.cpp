@@ -11,6 +11,7 @@
 
 #include "bpf/datapath.h"
 #include "daemon/flow_json.h"
+#include "daemon/state_file.h"
 #include "netlink/policy.h"
 
 namespace ftctl {
@@ -105,25 +106,42 @@ std::string fast_path_text(const ftctl_config &config, double beat_age_s)
     return config.disabled != 0 ? "off: the daemon re-reads conntrack" : "on";
 }
 
-/// The devices to detach: names to indexes, unattached ones to errors.
-std::map<std::string, std::uint32_t> chosen(const Datapath &datapath, const std::vector<std::string> &devices,
-                                            bool all, std::vector<Error> &errors)
-{
-    std::map<std::string, std::uint32_t> attached;
-    for (const auto &a : datapath.attachments())
-        attached[device_name(a.ifindex)] = a.ifindex;
-    if (all)
-        return attached;
-    std::map<std::string, std::uint32_t> out;
-    for (const auto &name : devices) {
-        const auto it = attached.find(name);
-        if (it != attached.end())
-            out.insert(*it);
-        else
-            errors.push_back({"detach " + name, "not attached", "", Code::not_running, 0});
+/// Takes devices off: what is attached, and what a daemon would attach again when it starts.
+class Detacher {
+  public:
+    Detacher(Datapath *datapath, SavedState &saved) : datapath_(datapath), saved_(saved)
+    {
+        if (datapath_)
+            for (const auto &a : datapath_->attachments())
+                attached_[device_name(a.ifindex)] = a.ifindex;
     }
-    return out;
-}
+
+    [[nodiscard]] std::vector<std::string> all() const
+    {
+        std::set<std::string> names;
+        for (const auto &[name, index] : attached_)
+            names.insert(name);
+        for (const auto &[name, options] : saved_.devices)
+            names.insert(name);
+        return {names.begin(), names.end()};
+    }
+
+    Status detach(const std::string &name)
+    {
+        const bool remembered = saved_.devices.erase(name) > 0;
+        const auto it = attached_.find(name);
+        if (it != attached_.end())
+            return datapath_->detach(it->second);
+        if (!remembered)
+            return fail("detach " + name, "not attached", "ftctl status lists what is", Code::not_running);
+        return {};
+    }
+
+  private:
+    Datapath *datapath_;
+    SavedState &saved_;
+    std::map<std::string, std::uint32_t> attached_;
+};
 
 /// Nothing is attached any more: leave the machine as it was found.
 void clean_up(Datapath &datapath, std::vector<Error> &errors)
@@ -213,17 +231,24 @@ Result<OfflineDetach> offline_detach(const std::string &instance, const std::vec
                                      bool all)
 {
     auto datapath = Datapath::open_existing(instance);
-    if (!datapath)
+    auto saved = load_state(instance);
+    if (!datapath && datapath.error().code != Code::not_running)
         return tl::unexpected(datapath.error());
+    if (!datapath && saved.devices.empty())
+        return fail("detach", "nothing is attached: no daemon runs and nothing is pinned",
+                    "ftctld -i " + instance + " starts the daemon", Code::not_running);
     OfflineDetach out;
     json done = json::array();
-    for (const auto &[name, ifindex] : chosen(**datapath, devices, all, out.errors)) {
-        if (auto status = (*datapath)->detach(ifindex); !status)
+    Detacher detacher(datapath ? datapath->get() : nullptr, saved);
+    for (const auto &name : all ? detacher.all() : devices) {
+        if (auto status = detacher.detach(name); !status)
             out.errors.push_back(status.error());
         else
             done.push_back({{"name", name}, {"changed", true}});
     }
-    if ((all || !done.empty()) && (*datapath)->attachments().empty())
+    if (auto status = save_state(instance, saved); !status)
+        out.errors.push_back(status.error());
+    if (datapath && (all || !done.empty()) && (*datapath)->attachments().empty())
         clean_up(**datapath, out.errors);
     if (done.empty() && !out.errors.empty())
         return tl::unexpected(out.errors.front());
