@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kPeriod{1000};
 std::uint64_t counter(const json &dir, const char *key)
 {
     const auto &v = value_at(dir, key);
-    return v.is_number_unsigned() ? v.get<std::uint64_t>() : 0;
+    return v.is_number_integer() ? v.get<std::uint64_t>() : 0;
 }
 
 double rate(std::uint64_t now, std::uint64_t before, double seconds)
