@@ -323,9 +323,10 @@ class Lab:
         return found[0] if found else None
 
     def live(self, **match):
-        """The flow when both directions carry packets, else None."""
+        """The flow when both directions carry packets (their next hops are resolved), else None."""
         flow = self.flow(**match)
-        return flow if flow and flow["orig"]["live"] and flow["reply"]["live"] else None
+        sides = (flow["orig"], flow["reply"]) if flow else ()
+        return flow if sides and all(side["live"] and side["dst_mac"] for side in sides) else None
 
     def wait_live(self, deadline=12, **match):
         return wait_until(lambda: self.live(**match), deadline, f"flow {match} live in both directions", 0.1)
@@ -436,7 +437,7 @@ def parse_conntrack(line):
 def remove_instance(instance):
     """What a killed daemon may leave: its pins and its socket."""
     shutil.rmtree(os.path.join(RUN_DIR, "bpf", "ftctl", instance), ignore_errors=True)
-    for suffix in (".sock", ".lock", ".pid"):
+    for suffix in (".sock", ".lock", ".pid", ".state"):
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(RUN_DIR, instance + suffix))
 

@@ -85,8 +85,8 @@ def lab_t(watch=None):
             lab[role].sysctl(net_ipv4_ip_forward=1)
         lab["router"].nft(f"""table ip nat {{
             chain pre {{ type nat hook prerouting priority dstnat;
-                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {CLIENT} }}
-            chain post {{ type nat hook postrouting priority srcnat; oifname "tun0" masquerade }}
+                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {CLIENT}; }}
+            chain post {{ type nat hook postrouting priority srcnat; oifname "tun0" masquerade; }}
         }}""")
         lab.watch(**(watch or {"seen": 'meta oifname "tun0"', "seen_back": 'meta iifname "tun0"'}))
     except BaseException:

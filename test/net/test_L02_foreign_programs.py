@@ -9,7 +9,7 @@ from traffic import check_fast, fast_udp
 SOURCE = """
 __attribute__((section("xdp"), used)) int foreign_xdp(void *ctx) { return 2; }
 __attribute__((section("tc"), used)) int foreign_tc(void *ctx) { return -1; }
-char license[] __attribute__((section("license"), used)) = "GPL";
+char licence[] __attribute__((section("license"), used)) = "GPL";
 """
 
 
@@ -63,8 +63,8 @@ def run():
         check_equal(tc(), before, "ra after an attach that failed on rb")
         check("xdp" not in router.run("ip", "link", "show", "dev", "ra").stdout, "ra was left with a program")
 
-        # auto takes TC beside it.
-        lab.attach("ra", "rb")
+        # TC works beside it.
+        lab.attach("ra", "rb", mode="tc")
         check_equal(lab.stats("rb")["hook"], "tc", "hook of rb beside a foreign XDP program")
         flow.start(50)
         lab.wait_live(proto="udp", sport=40000)

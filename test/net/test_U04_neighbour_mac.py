@@ -59,7 +59,6 @@ def takeover(attached):
             # While L and L' share an address and only the fast flow uses it, it must stay usable.
             lab["R"].sysctl_set("net/ipv4/neigh/ra/base_reachable_time_ms", 1000)
             lab["R"].sysctl_set("net/ipv4/neigh/ra/gc_stale_time", 1)
-            lab["R"].sysctl_set("net/ipv4/neigh/default/gc_interval", 1)
             flow.stop()
             flow.lost()
             first = flow.sent

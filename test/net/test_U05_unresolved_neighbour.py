@@ -21,8 +21,8 @@ def run():
             flow.start(200)
             time.sleep(0.3)
             lab["R"].ip(how)
-            time.sleep(0.5)
-            lab.wait_live(1.5, **MATCH)
+            time.sleep(0.2)
+            lab.wait_live(1.0, **MATCH)  # resolved at once: fast again within a second
             flow.stop()
             check(flow.lost(first) <= 3, f"`ip {how}`: {flow.lost(first)} datagrams lost, the kernel loses 3 at most")
             check_fast(lab, flow)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """U11: two routers with virtual MACs and injected conntrack entries; connections move with the address."""
+import socket
 import time
 
+import frames
 from lab import Lab, check, check_equal, wait_until
 from traffic import TcpStream, UdpFlow, UdpPeer
 
@@ -39,8 +41,11 @@ class Pair:
         # The route of the virtual address wins, so that replies and neighbours use it.
         router.ip(f"route replace 192.0.2.0/24 dev va src {VIP_IN} metric 0\n"
                   f"route replace 198.51.100.0/24 dev vb src {VIP_OUT} metric 0")
-        for upper, vip in (("va", VIP_IN), ("vb", VIP_OUT)):
-            router.spawn("/usr/bin/python3", "-c", GARP, upper, vip)
+        for upper, vip, mac in (("va", VIP_IN, MAC_IN), ("vb", VIP_OUT, MAC_OUT)):
+            sender = router.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+            sender.bind((upper, 0))
+            own = frames.mac(mac)
+            sender.send(frames.ethernet(b"\xff" * 6, own, frames.ETH_ARP, frames.arp_request(own, vip, vip)))
 
     def give_up(self, role):
         self.lab[role].ip("link del va\nlink del vb")
@@ -58,14 +63,6 @@ class Pair:
                     "conntrack", "-I", "-p", proto, "-s", orig["src"], "-d", orig["dst"], "--sport", orig["sport"],
                     "--dport", orig["dport"], "--src-nat", f"{reply['dst']}:{reply['dport']}", "-t", "120",
                     "-u", "ASSURED,SEEN_REPLY", *state)
-
-
-GARP = """import socket, struct, sys
-dev, vip = sys.argv[1:]
-s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind((dev, 0))
-mac = s.getsockname()[4]; ip = socket.inet_aton(vip)
-s.send(b"\\xff" * 6 + mac + b"\\x08\\x06" + struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + mac + ip + b"\\0" * 6 + ip)
-"""
 
 
 def scenario(attached):

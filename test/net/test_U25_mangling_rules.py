@@ -10,7 +10,7 @@ CS5 = 40 << 2
 
 def run():
     watch = {"up": "udp sport 40002", "down": "udp dport 40002", "up_a": "udp sport 40001", "down_a": "udp dport 40001"}
-    with lab_a(watch=watch) as lab:
+    with lab_a(nat=False, watch=watch) as lab:  # conntrack -U cannot change entries with NAT
         router = lab["R"]
         router.nft("""table ip m {
             chain f { type filter hook forward priority -1; udp sport 40001 ct mark set ct mark or 0x80000000; }

@@ -62,16 +62,9 @@ def account(acct):
 
         def totals():
             with open(monitor.log, encoding="utf-8") as file:
-                lines = [line for line in file if '"sport":40000' in line.replace(" ", "")]
-            events = [json.loads(line) for line in lines]
-            return [event for event in events if contains(event, final["orig"]["packets"])
-                    and contains(event, final["reply"]["packets"])]
+                events = [json.loads(line) for line in file if '"removal"' in line]
+            return [(event["orig"], event["reply"]) for event in events if ":40000" in event["tuple"]]
 
-        wait_until(totals, 2, "an event of the monitor with the final counters")
-
-
-def contains(value, wanted):
-    """The number stands somewhere as a value of "packets"."""
-    if isinstance(value, dict):
-        return value.get("packets") == wanted or any(contains(part, wanted) for part in value.values())
-    return isinstance(value, list) and any(contains(part, wanted) for part in value)
+        wait_until(totals, 2, "the monitor tells of the removal")
+        check_equal(totals(), [tuple({key: final[side][key] for key in ("packets", "bytes")} for side in last)],
+                    "final counters in the monitor's event")

@@ -6,11 +6,12 @@ import struct
 import threading
 import time
 
+import frames
 from lab import CONVERGE_S, check, check_equal, wait_until
 from labs import L_ADDR, W_ADDR, lab_a
-from raw import Packet, Sniffer, is_flow, is_icmp
-from traffic import (IP_MTU_DISCOVER, IP_PMTUDISC_DONT, IP_PMTUDISC_PROBE, TcpServer, check_fast, connect, fast_udp,
-                     paced, random_bytes)
+from raw import Injector, Packet, Sniffer, is_flow, is_icmp
+from traffic import (IP_MTU_DISCOVER, IP_PMTUDISC_DONT, IP_PMTUDISC_PROBE, TcpServer, check_fast, connect, datagram,
+                     fast_udp, paced, random_bytes)
 
 HEADERS = 28
 MATCH = {"proto": "udp", "sport": 40000, "dport": 9}
@@ -76,10 +77,12 @@ def run():
         probe(1400, [1399, 1400, 1401, 1402, 1403, 1404, 1405, 1500, 1400])
 
         # Without DF: valid fragments, complete at W.
-        before, large = peer.received(1), lab.reason("ra", "mtu")
-        for _number in range(5):
-            flow.send_one(1500 - HEADERS)
-        wait_until(lambda: peer.received(1) == before + 5, 1, "fragmented datagrams at W")
+        large = lab.reason("ra", "mtu")
+        injector = Injector(lab["L"], "la", router, "ra")
+        for number in range(5):  # by hand: L itself knows the path MTU by now and would fragment
+            body = frames.udp(L_ADDR, W_ADDR, 40000, 9, datagram(88, number, 1500 - HEADERS))
+            injector.send(frames.ipv4(L_ADDR, W_ADDR, 17, body, flags=0, ident=number + 1))
+        wait_until(lambda: peer.received(88) == 5, 1, "fragmented datagrams at W")
         check(all(Packet(frame[14:]).length <= 1400 for frame in at_w.settle()), "a frame larger than the MTU")
         check_equal(lab.reason("ra", "mtu") - large, 5, "packets counted as `mtu` on ra")
         peer.echo = True
