@@ -37,7 +37,7 @@ FAULTS = {
 def parse_args(argv):
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--build", default=os.path.join(here, "..", "..", "build"), help="directory of ftctl and ftctld")
+    parser.add_argument("--build", default=os.path.join(here, "..", "..", "build"), help="where the programs are")
     parser.add_argument("--hook", choices=("tc", "xdp"), default="tc")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="only this one (repeatable)")
     parser.add_argument("--packets", type=int, default=10000, help="random packets in all, beside the hand-picked ones")
@@ -104,14 +104,25 @@ class VariantRun:
             count = after[key] - before[key]
             short += max(0, least[key] - count)
             if count > most[key]:
-                self.problems.append("connection %s: the fast path counts %d packets, at most %d were for it"
-                                     % (key, count, most[key]))
+                self.problems.append("connection %s: the fast path counts %d packets, at most %d were for it: %s"
+                                     % (key, count, most[key], self._taken(key, recipes)))
         if short > held:
             self.problems.append("%d plain packets were not carried by the fast path (%d held back for a reason); "
                                  "expected at least %s, counted %s" % (short, held, dict(least), dict(after - before)))
         self.least += sum(least.values())
         self.most += sum(most.values())
         self.carried += sum((after - before).values())
+
+    def _taken(self, key, recipes):
+        """Those of the recipes that the fast path takes although it never should."""
+        taken = []
+        for recipe in recipes:
+            if (recipe["conn"], recipe["dir"]) == key and not self.pair.expected([recipe])[1][key]:
+                before = self.pair.carried()[key]
+                self._exchange([recipe])
+                if self.pair.carried()[key] > before:
+                    taken.append(recipe)
+        return json.dumps(taken)
 
     def run(self):
         pair = self.pair

@@ -68,7 +68,9 @@ class Router(lab.Lab):
                       for net, dev, end in (("192.0.2.", "ra", "la"), ("198.51.100.", "rb", "wa"))
                       for k in range(2, 10)]
         self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set rb mtu %d" % v.wan_mtu,
-                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev rb"] + neighbours))
+                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev rb",
+                                # "No route" is answered at a rate that no namespace can set.
+                                "route add blackhole default"] + neighbours))
         for setting in SYSCTLS:
             self["R"].sysctl_set(*setting.split("="))
         # With this setting the slow path alone calls a wrong L4 checksum INVALID: documented.
