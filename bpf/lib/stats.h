@@ -13,8 +13,9 @@ static __always_inline struct ftctl_stats *stats_get(__u32 slot)
 /* Counts a packet that goes to the stack. Per-CPU map, softirq context: plain adds. */
 static __always_inline void stats_pass(struct ftctl_stats *st, __u32 reason)
 {
-	if (reason < FTCTL_PACKET_REASONS)
-		st->reasons[reason]++;
+	if (reason >= FTCTL_PACKET_REASONS)
+		reason = FTCTL_R_PATH_DOWN; /* a path of the daemon's that names no packet reason */
+	st->reasons[reason]++;
 }
 
 static __always_inline void stats_fast(struct ftctl_stats *st, __u64 bytes)
