@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
 import measure  # noqa: E402
-from lab import BIN, Failure, check, exit_on_signals, leftovers, sweep  # noqa: E402
+from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from labs import CLIENT, FORWARDED_PORT, SERVER, TUNNEL_NEAR, lab_t, open_tunnel  # noqa: E402
 from screen import command, heading, held, say  # noqa: E402
 from traffic import (TcpServer, TcpStream, download, random_bytes, serve_blob, serve_store, upload)  # noqa: E402
@@ -161,7 +161,7 @@ def play(keep):
     except Failure as failure:
         demo.prove(str(failure), False)
     heading("What is left behind")
-    left = leftovers(lab.prefix) + [f"process {pid}" for pid in pids if os.path.exists(f"/proc/{pid}")]
+    left = lab.left_behind + [f"process {pid}" for pid in pids if os.path.exists(f"/proc/{pid}")]
     demo.result["left_behind"] = left
     demo.prove("nothing: no namespace, no pin, no socket, no process" if not left else f"left behind: {left}", not left)
     result = demo.result

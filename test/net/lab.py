@@ -205,6 +205,7 @@ class Lab:
         self.namespaces = []
         self.processes = []
         self.daemons = {}  # role -> process
+        self.left_behind = []  # after close(): what the daemons should have taken away
         self.resources = contextlib.ExitStack()
         self.tmp = tempfile.mkdtemp(prefix="ftctl-test-")
         try:
@@ -245,6 +246,7 @@ class Lab:
         for netns in self.namespaces:
             subprocess.run(["ip", "netns", "del", netns.name], stderr=subprocess.DEVNULL, check=False)
         self.namespaces = []
+        self.left_behind = leftovers(self.prefix)
         for role in self.daemons:
             remove_instance(self.at(role).instance)
         shutil.rmtree(self.tmp, ignore_errors=True)
