@@ -58,7 +58,7 @@ Status remove_dir(const std::string &dir)
 Status remove_pins_in(const std::string &dir)
 {
     for (const std::string &name : names_in(dir)) {
-        const std::string path = dir + "/" + name;
+        const std::string path = fmt::format("{}/{}", dir, name);
         if (unlink(path.c_str()) != 0 && errno != ENOENT)
             return fail_errno(fmt::format("remove pin {}", path), errno);
     }

@@ -89,12 +89,10 @@ Probe probe_batch()
     std::uint32_t key = 0;
     std::uint32_t value = 0;
     std::uint32_t count = 1;
-    int err = 0;
-    if (!fd || bpf_map_update_elem(fd.get(), &one, &one, BPF_ANY) != 0)
-        err = errno;
-    else if (bpf_map_lookup_batch(fd.get(), nullptr, &next, &key, &value, &count, nullptr) != 0 &&
-             errno != ENOENT)
-        err = errno;
+    bool ok = fd && bpf_map_update_elem(fd.get(), &one, &one, BPF_ANY) == 0;
+    ok = ok && (bpf_map_lookup_batch(fd.get(), nullptr, &next, &key, &value, &count, nullptr) == 0 ||
+                errno == ENOENT);
+    const int err = ok ? 0 : errno;
     return made("batch", optional_feature, err == 0,
                 err == 0 ? "maps are read in batches" : std::strerror(err),
                 "Linux 5.6; listing flows is slower without");
