@@ -116,8 +116,6 @@ void Connections::write_path(std::uint32_t index)
     path.body[active ^ 1] = body;
     __atomic_store_n(&path.active, active ^ 1, __ATOMIC_RELEASE);
     flipped = monotonic_ns();
-    if (neigh == nullptr || !neigh->valid())
-        (void)kernel_.control().probe_neighbour(way->oif, way->next_hop);
 }
 
 std::size_t Connections::walk(const std::function<void()> &beat)

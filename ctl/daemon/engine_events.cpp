@@ -3,6 +3,7 @@
 // a routing daemon may change thousands of routes at once.
 #include <algorithm>
 
+#include <linux/neighbour.h>
 #include <net/if.h>
 #include <spdlog/spdlog.h>
 
@@ -75,8 +76,12 @@ void Engine::on_route_events()
 {
     const auto on_neighbour = [this](const NeighChanged &event) {
         kernel_->apply(event);
-        connections_->refresh_paths(
-            connections_->paths().by_neighbour(event.neigh.ifindex, event.neigh.addr));
+        const auto paths = connections_->paths().by_neighbour(event.neigh.ifindex, event.neigh.addr);
+        connections_->refresh_paths(paths);
+        // A packet sent to a stale neighbour makes the kernel check it (neigh_event_send); packets that
+        // take the fast path do not. Unresolved ones need no help: their packets go to the stack.
+        if (!event.gone && (event.neigh.state & NUD_STALE) && !paths.empty())
+            (void)kernel_->control().probe_neighbour(event.neigh.ifindex, event.neigh.addr);
     };
     const auto on_link = [this](const LinkChanged &event) {
         const Link *old = kernel_->link(event.link.index);
