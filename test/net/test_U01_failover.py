@@ -36,22 +36,21 @@ def follows_the_route():
         wanted = is_flow(6, dport=8000)
         on = {"rb": Sniffer(lab["W"], "wa", wanted), "rb2": Sniffer(lab["W2"], "wa", wanted)}
 
-        def move(text, change, now, goes_on=True):
+        def move(text, change, now, bound=CONVERGE_S):
             stream.reset_gap()
             change()
             changed = time.monotonic()
-            wait_until(lambda: on[now].since(changed), CONVERGE_S, f"{text}: upstream packets on {now}", 0.01)
+            wait_until(lambda: on[now].since(changed), bound, f"{text}: upstream packets on {now}", 0.01)
             time.sleep(max(0, changed + CONVERGE_S - time.monotonic()))
             late = time.monotonic()
-            if goes_on:
-                stream.check_progress(what=f"{text}: the stream goes on")
-                wait_until(lambda: (lab.flow(**match) or {"orig": {}})["orig"].get("oif") == now
-                           and lab.flow(**match)["orig"]["live"], 5, f"{text}: flow live again by {now}", 0.1)
+            stream.check_progress(what=f"{text}: the stream goes on")
+            wait_until(lambda: (lab.flow(**match) or {"orig": {}})["orig"].get("oif") == now
+                       and lab.flow(**match)["orig"]["live"], 5, f"{text}: flow live again by {now}", 0.1)
             time.sleep(0.5)
             for dev, sniffer in on.items():
                 if dev != now:
                     check_equal(len(sniffer.since(late)), 0, f"{text}: upstream packets on {dev} a second later")
-            check(stream.longest_gap < 2.0, f"{text}: the stream stalled for {stream.longest_gap:.1f} s")
+            check(stream.longest_gap < bound + 1.0, f"{text}: the stream stalled for {stream.longest_gap:.1f} s")
 
         move("(a) route replaced", lambda: router.ip("route replace default via 203.0.113.2 metric 100"), "rb2")
         move("(b) and back", lambda: router.ip("route replace default via 198.51.100.2 metric 100"), "rb")
@@ -66,7 +65,8 @@ def follows_the_route():
             router.ip("link set rb up\nroute replace default via 198.51.100.2 metric 100")
             far.ip(f"route replace default via 10.0.1.1 src {SERVICE}")
 
-        move("link up", link_up, "rb")
+        # Plain Linux may lose its first ARP request on a link that has just come up, and asks again after 1 s.
+        move("link up", link_up, "rb", CONVERGE_S + 1.5)
 
         # (d) Carrier loss alone: the kernel keeps the route (ignore_routes_with_linkdown=0), and so
         # must we: nothing on rb2. With the sysctl on it moves.
