@@ -76,7 +76,11 @@ def _icmp(recipe, conn):
     """An error about what the sender of this direction received from the other end."""
     seen = conn.arriving("r" if recipe["dir"] == "o" else "o")
     quote = frames.ipv4(seen.src, seen.dst, conn.proto, _l4_once({}, conn.proto, seen, bytes(64), None), ttl=60)
-    rest = (1300).to_bytes(4, "big") if recipe["icmp"] == [3, 4] else bytes(4)
+    rest = bytes(4)
+    if recipe["icmp"] == [3, 4]:
+        rest = (1300).to_bytes(4, "big")
+    elif recipe["icmp"][0] in (0, 8, 13, 14):  # an ID of its own, else NAT may have to draw another one
+        rest = (recipe.get("idx", 0) & 0xFFFF).to_bytes(2, "big") + bytes(2)
     return frames.icmp(*recipe["icmp"], rest, quote[:recipe.get("qlen", 28)], check=_how(recipe.get("sum")))
 
 
@@ -114,6 +118,10 @@ def inner_packet(recipe, conn):
     return packet
 
 
+def _padding(recipe):
+    return random.Random(recipe.get("seed", 0) + 1).randbytes(recipe.get("pad", 0))
+
+
 def build(recipe, conn, variant):
     """(side to send from, frames in order)."""
     side = conn.sender(recipe["dir"])
@@ -129,7 +137,7 @@ def build(recipe, conn, variant):
     if variant.tunnel and side == "W" and not recipe.get("bare"):
         packets = [_header(recipe, "o_", W_HOST, R_WAN, frames.IPIP, packet[:len(packet) - recipe.get("itrunc", 0)])
                    for packet in packets]
-    tail = random.Random(recipe.get("seed", 0) + 1).randbytes(recipe.get("pad", 0))
+    tail = _padding(recipe)
     result = []
     for packet in packets:
         frame = frames.ethernet(dst, src, recipe.get("etype", frames.ETH_IP), packet + tail, recipe.get("vlan"))
@@ -158,8 +166,10 @@ def _relevant(recipe, conn, variant):
             and (wrapped or not (key.startswith("o_") or key in ("itrunc", "bare")))}
 
 
-def l4_right(packet):
-    """(lengths are consistent, checksum is right) of what follows a 20-byte IPv4 header."""
+def l4_right(recipe, conn):
+    """(lengths are consistent, checksum is right) of what follows the 20-byte IPv4 header of a
+    recipe's packet, which may reach into the padding."""
+    packet = inner_packet(recipe, conn) + _padding(recipe)
     total = int.from_bytes(packet[2:4], "big")
     segment = packet[20:max(20, total)]
     if packet[9] == TCP:
@@ -183,7 +193,7 @@ def fast(recipe, conn, variant):
     packet = inner_packet(recipe, conn)
     total, side = int.from_bytes(packet[2:4], "big"), conn.sender(recipe["dir"])
     tail = recipe.get("pad", 0) - recipe.get("cut", 0)
-    if frames.checksum(packet[:20]) or not l4_right(packet)[0] or total > len(packet) + tail:
+    if frames.checksum(packet[:20]) or not l4_right(recipe, conn)[0] or total > len(packet) + tail:
         return "never"
     flags = recipe.get("flags", ACK)
     if recipe.get("ttl", 64) <= 1 or (conn.proto == TCP and (flags & CLOSING or not flags & ACK)):

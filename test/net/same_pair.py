@@ -95,13 +95,15 @@ class Pair:
         return (("L", frames.ethernet(MACS["ra"], MACS["la"], frames.ETH_IP, near)),
                 ("W", frames.ethernet(MACS["rb"], MACS["wa"], frames.ETH_IP, back)))
 
-    def _collect(self, lab, got, seconds=5.0):
+    def _collect(self, lab, got, seconds=10.0):
         """Receives until the sentinels sent last have passed through the lab."""
         self_mark = SENTINEL + self.serial.to_bytes(4, "big")
         open_sides, end = {"L", "W"}, time.monotonic() + seconds
         while open_sides:
             if time.monotonic() > end:
-                raise HarnessError("%s: sentinel lost on the way to %s" % (lab.tag, " and ".join(sorted(open_sides))))
+                raise HarnessError("router %s: no sentinel at %s within %g s; ftctld %s\n%s" % (
+                    lab.tag, " and ".join(sorted(open_sides)), seconds, "runs" if lab.alive() else "does not run",
+                    lab.log_tail()))
             for side, frame, state in lab.receive(0.2):
                 if SENTINEL in frame:
                     if self_mark in frame:
