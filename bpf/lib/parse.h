@@ -79,7 +79,11 @@ static __always_inline __u32 parse_l4(struct context *ctx, __u32 off, __u32 len,
 		udp = ctx_data(ctx) + off;
 		if ((void *)(udp + 1) > ctx_data_end(ctx))
 			return FTCTL_R_BAD_LENGTH;
-		if (unlikely(bpf_ntohs(udp->len) < sizeof(*udp) || bpf_ntohs(udp->len) > len))
+		/*
+		 * Too long or too short is malformed. Data behind the UDP length is not, but conntrack sums
+		 * it (nf_ip_checksum() takes the whole payload) and may call the packet INVALID for it.
+		 */
+		if (unlikely(bpf_ntohs(udp->len) != len))
 			return FTCTL_R_BAD_LENGTH;
 		pkt->key.in.sport = udp->source;
 		pkt->key.in.dport = udp->dest;

@@ -12,8 +12,7 @@
 #include "ftctl/abi.h"
 #include "util/result.h"
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// Where pins live: a bpffs of our own, since `ip netns exec` hides /sys/fs/bpf.
 inline constexpr const char *kRunDir = "/run/ftctl";
@@ -47,9 +46,9 @@ struct SlotStats {
 
 /// Runs of the real program on a synthetic packet.
 struct TestRun {
-    std::uint32_t verdict = 0;         ///< XDP_* or TC_ACT_*
-    std::vector<std::uint8_t> packet;  ///< after the program
-    ftctl_reason reason{};             ///< why it went to the stack; 0 when taken
+    std::uint32_t verdict = 0;        ///< XDP_* or TC_ACT_*
+    std::vector<std::uint8_t> packet; ///< after the program
+    ftctl_reason reason{};            ///< why it went to the stack; 0 when taken
     bool taken = false;
 };
 
@@ -58,9 +57,8 @@ struct DatapathLimits {
     std::uint32_t flows = 262144; ///< connections; each has two flows
 };
 
-class Datapath
-{
-public:
+class Datapath {
+  public:
     /// Opens the pinned maps of an instance, or makes and pins them. Pins of another FTCTL_ABI are
     /// removed, never read. `adopted()` tells which. Limits count only when the maps are made.
     static Result<std::unique_ptr<Datapath>> open_or_create(const std::string &instance,
@@ -128,11 +126,11 @@ std::vector<unsigned> packet_reasons();
 
 /// One capability of this kernel, found by trying.
 struct Probe {
-    std::string name;    ///< "tcx", "xdp-native", ...
+    std::string name; ///< "tcx", "xdp-native", ...
     bool ok = false;
     bool required = false;
-    std::string detail;  ///< what was found
-    std::string hint;    ///< what to change when !ok
+    std::string detail; ///< what was found
+    std::string hint;   ///< what to change when !ok
 };
 std::vector<Probe> probe_kernel();
 

@@ -21,6 +21,8 @@ constexpr std::size_t kMaxRefused = 65536;
 constexpr std::size_t kMaxWaiting = 65536;
 /// After a new SYN on an old tuple the connection is left to the stack for a while.
 constexpr std::uint64_t kSynCooling = 5 * FTCTL_NSEC_PER_SEC;
+/// A connection whose packets were seen to be changed is looked at again after this.
+constexpr std::uint64_t kMangledCooling = 60 * FTCTL_NSEC_PER_SEC;
 /// How long the witness is kept awake after an admission.
 constexpr std::uint64_t kWatch = 5 * FTCTL_NSEC_PER_SEC;
 
@@ -333,9 +335,7 @@ void Connections::on_event(const ftctl_event &event)
         }
         break;
     case FTCTL_EV_DIFFERS: {
-        const CtEntry ct = conn->ct;
-        remove(ct.orig, "mangled");
-        refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(event.detail)});
+        mangled(conn->ct, event.detail);
         break;
     }
     case FTCTL_EV_CLOSING:
@@ -344,6 +344,16 @@ void Connections::on_event(const ftctl_event &event)
     default:
         break;
     }
+}
+
+void Connections::mangled(const CtEntry &entry, unsigned detail)
+{
+    const CtEntry ct = entry; // the connection is removed below
+    remove(ct.orig, "mangled");
+    refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(detail)});
+    // Two packets alike in ID, length and sequence but not in TOS or TTL can look like one that was
+    // changed: such a connection is not refused for ever.
+    retry_later(ct.orig, kMangledCooling);
 }
 
 void Connections::closing(Connection &conn, std::uint8_t tcp_flags)
@@ -357,7 +367,7 @@ void Connections::closing(Connection &conn, std::uint8_t tcp_flags)
     (void)conntrack_.set_liberal(orig);
     if (tcp_flags & kRst) {
         // A RST that is not at the ACK conntrack remembers leaves the entry ESTABLISHED for days
-        // (semantics 5.4); nf_flow_table ends it the same way (flow_offload_fixup_ct).
+        // ; nf_flow_table ends it the same way (flow_offload_fixup_ct).
         const auto entry = conntrack_.get(orig);
         if (entry && entry->tcp_state && !entry_closed(*entry))
             (void)conntrack_.set_tcp_state(orig, kTcpClose, kCloseTimeout);

@@ -123,6 +123,7 @@ class Connections {
     void remove(const Tuple &orig, const char *why);
     void refuse_connection(const CtEntry &entry, Refusal refusal);
     void closing(Connection &conn, std::uint8_t tcp_flags);
+    void mangled(const CtEntry &entry, unsigned detail);
     void retry_later(const Tuple &orig, std::uint64_t delay_ns);
     void write_path(std::uint32_t index);
     void watch();

@@ -125,7 +125,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         Tuple orig;
         unsigned detail;
     };
-    std::vector<Mangled> mangled;
+    std::vector<Mangled> differing;
     std::vector<std::uint32_t> closing_ids;
     std::vector<std::pair<ftctl_key4t, bool>> strays;
     std::size_t n = 0;
@@ -146,7 +146,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         conn->last_seen = later(conn->last_seen, flow.last_seen);
         conn->last_kernel = later(conn->last_kernel, flow.last_trickle);
         if (flow.state == FTCTL_FLOW_DIFFERS)
-            mangled.push_back({conn->ct.orig, flow.detail});
+            differing.push_back({conn->ct.orig, flow.detail});
         else if (flow.state == FTCTL_FLOW_CLOSING)
             closing_ids.push_back(flow.id);
         return true;
@@ -154,14 +154,9 @@ std::size_t Connections::walk(const std::function<void()> &beat)
 
     for (const auto &[key, tunneled] : strays)
         (void)datapath_.flow_delete(key, tunneled);
-    for (const Mangled &m : mangled) {
-        const auto it = by_tuple_.find(m.orig);
-        if (it == by_tuple_.end())
-            continue;
-        const CtEntry ct = it->second->ct;
-        remove(m.orig, "mangled");
-        refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(m.detail)});
-    }
+    for (const Mangled &m : differing)
+        if (const auto it = by_tuple_.find(m.orig); it != by_tuple_.end())
+            mangled(it->second->ct, m.detail);
     for (const std::uint32_t id : closing_ids)
         if (Connection *conn = by_id(id))
             closing(*conn, 0);

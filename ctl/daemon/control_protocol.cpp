@@ -49,11 +49,11 @@ std::string socket_path(const std::string &instance)
 
 bool valid_instance(const std::string &name)
 {
-    if (name.empty() || name.size() > 64 || name[0] == '.')
+    if (name.empty() || name.size() > 64)
         return false;
     return std::all_of(name.begin(), name.end(), [](char c) {
         return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-               c == '.' || c == '-';
+               c == '-';
     });
 }
 

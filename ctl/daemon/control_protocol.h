@@ -48,7 +48,7 @@ inline constexpr std::size_t kMaxRequest = 65536;
 
 /// "/run/ftctl/NAME.sock"
 std::string socket_path(const std::string &instance);
-/// 1-64 characters of [A-Za-z0-9_.-], not starting with a dot.
+/// 1-64 characters of [A-Za-z0-9_-]: it names a file, and a directory on a bpffs, which takes no dots.
 bool valid_instance(const std::string &name);
 
 /// One request line (without the newline) to an object with a string "cmd". Never throws; nesting

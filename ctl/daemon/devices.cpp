@@ -35,17 +35,27 @@ std::uint64_t as_number(const Mac &mac)
 
 } // namespace
 
+std::optional<std::string> xdp_impossible(const Link &link)
+{
+    // A veth shows NDO_XMIT only when its peer runs NAPI; without it redirected frames vanish.
+    const auto features = xdp_features(link.index);
+    if (!features || (*features & (kXdpRedirect | kXdpNdoXmit)) == (kXdpRedirect | kXdpNdoXmit))
+        return std::nullopt;
+    if (link.kind == "veth")
+        return "frames redirected to it would be lost: its peer runs no NAPI (ethtool -K PEER gro on)";
+    return "the driver cannot redirect frames at XDP";
+}
+
 std::optional<std::string> xdp_obstacle(const Link &link)
 {
+    if (const auto impossible = xdp_impossible(link); impossible && link.kind != "veth")
+        return impossible;
     if (link.kind == "veth")
         return "veth hands over frames with unfinished checksums and hidden VLAN tags";
     if (!link.kind.empty())
         return link.kind + " devices have no native XDP that forwards exactly";
     if (shapes(link.qdisc))
         return "XDP would bypass the qdisc " + link.qdisc;
-    if (const auto features = xdp_features(link.index);
-        features && (*features & (kXdpRedirect | kXdpNdoXmit)) != (kXdpRedirect | kXdpNdoXmit))
-        return "the driver cannot redirect frames at XDP";
     if (const auto features = device_features(link.name); features && features->rx_vlan_offload)
         return "rx-vlan-offload hides VLAN tags from XDP (ethtool -K " + link.name + " rxvlan off)";
     return std::nullopt;
@@ -103,6 +113,8 @@ Result<Devices::Choice> Devices::choose(const std::vector<const Link *> &links, 
     if (options.mode == "tc")
         return Choice{FTCTL_HOOK_TC, "asked for"};
     if (options.mode == "xdp") {
+        if (const auto impossible = xdp_impossible(link))
+            return fail("attach " + link.name, "not at XDP: " + *impossible, "or use --mode tc");
         const auto obstacle = xdp_obstacle(link);
         if (obstacle && !options.force)
             return fail("attach " + link.name, "not at XDP: " + *obstacle,

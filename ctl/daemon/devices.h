@@ -76,7 +76,9 @@ class Devices {
     std::map<std::string, Device> devices_;
 };
 
-/// What speaks against XDP on this device; nothing when it can have it. Empty string never.
+/// What makes XDP useless on this device whatever the operator says: frames would be lost.
+std::optional<std::string> xdp_impossible(const Link &link);
+/// What speaks against XDP on this device, the impossible included; nothing when it can have it.
 std::optional<std::string> xdp_obstacle(const Link &link);
 
 } // namespace ftctl

@@ -35,9 +35,6 @@ std::vector<Probe> probe_settings(bool policy_routed)
     add("conntrack-checksum", checksum == 0, fmt::format("nf_conntrack_checksum = {}", checksum),
         "packets with a wrong L4 checksum are INVALID to the slow path but translated by the fast path; "
         "set it to 0 to make both alike");
-    const long events = sysctl_number("net/netfilter/nf_conntrack_events").value_or(0);
-    add("conntrack-events", events != 0, fmt::format("nf_conntrack_events = {}", events),
-        "no connection is ever announced: sysctl net.netfilter.nf_conntrack_events=2");
     add("policy-routing", !policy_routed,
         policy_routed ? "an ip rule looks at mark or TOS" : "none in the way",
         "no connection is taken while a rule depends on what cannot be known before a packet comes");

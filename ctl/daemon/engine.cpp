@@ -215,7 +215,7 @@ void Engine::every_second()
     (void)server_->dispatch();
 }
 
-/// A learnt path MTU of a tunnel's underlay is not announced by the kernel (semantics 3.11).
+/// A learnt path MTU of a tunnel's underlay is not announced by the kernel.
 void Engine::poll_underlays()
 {
     for (const auto &[index, link] : kernel_->links()) {

@@ -259,19 +259,20 @@ Status Engine::ensure_tracking(bool wanted, std::vector<std::string> *notes)
         track_state_ = "left to others (--no-track)";
         return {};
     }
-    bool by_others = true;
-    for (const std::uint8_t family : {AF_INET, AF_INET6}) {
-        const auto tracked = track_table_->tracked_by_others(family);
+    std::string untracked; // families that no rule of others keeps tracking on for
+    for (const auto &[family, name] : {std::pair{AF_INET, "IPv4"}, std::pair{AF_INET6, "IPv6"}}) {
+        const auto tracked = track_table_->tracked_by_others(static_cast<std::uint8_t>(family));
         if (!tracked)
             return tl::unexpected(tracked.error());
-        by_others = by_others && *tracked;
+        if (!*tracked)
+            untracked += (untracked.empty() ? "" : " and ") + std::string(name);
     }
     const auto exists = track_table_->exists();
     if (exists && *exists) {
         track_state_ = "on, by table inet ftctl";
         return {};
     }
-    if (by_others) {
+    if (untracked.empty()) {
         track_state_ = "on, by the ruleset";
         return {};
     }
@@ -279,8 +280,9 @@ Status Engine::ensure_tracking(bool wanted, std::vector<std::string> *notes)
         return done;
     track_state_ = "on, by table inet ftctl";
     if (notes)
-        notes->emplace_back("no rule asks for connection tracking here: table inet ftctl keeps it on "
-                            "until the last detach (--no-track leaves it off)");
+        notes->emplace_back("no rule asks for tracking of " + untracked +
+                            " connections here: table inet ftctl keeps it on until the last detach "
+                            "(--no-track leaves it off)");
     return {};
 }
 

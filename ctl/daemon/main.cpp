@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 
     if (!ftctl::valid_instance(instance))
         return report(
-            {"instance " + instance, "1 to 64 letters, digits, '_', '-' or '.'", "", ftctl::Code::usage, 0});
+            {"instance " + instance, "1 to 64 letters, digits, '_' or '-'", "", ftctl::Code::usage, 0});
     ftctl::Config config;
     if (!config_path.empty() || access(ftctl::kConfigPath, F_OK) == 0) {
         auto loaded = ftctl::load_config(config_path.empty() ? ftctl::kConfigPath : config_path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Which conntrack entries may have flows, as far as the entry itself tells (semantics 1.1, 1.6).
+// Which conntrack entries may have flows, as far as the entry itself tells: what
+// nft_flow_offload_eval() asks, and more where user space knows less.
 // No system calls here.
 #pragma once
 
@@ -25,7 +26,7 @@ std::optional<Refusal> refuse_entry(const CtEntry &entry, const MarkRule &mark);
 /// The entry is one that is over or nearly so: its flows, if any, must go.
 bool entry_closed(const CtEntry &entry);
 
-/// A unicast address that ip_forward() accepts as source or destination (semantics 4.1, 4.4).
+/// A unicast address that ip_forward() accepts as source or destination.
 bool forwardable(const IpAddr &addr);
 
 } // namespace ftctl

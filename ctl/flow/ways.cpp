@@ -149,7 +149,7 @@ Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib)
     if (ends_here(entry, fib))
         return refuse(FTCTL_R_LOCAL);
 
-    // Routing sees sources before SNAT and destinations after DNAT (semantics 1.6).
+    // Routing sees sources before SNAT and destinations after DNAT.
     RouteQuery towards_server;
     towards_server.dst = entry.reply.src;
     towards_server.src = entry.orig.src;

@@ -61,8 +61,7 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
 /// ip_forward_use_pmtu is off (the packet then goes to the stack, which knows better).
 std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link);
 
-/// Why this tunnel's encapsulation cannot be reproduced byte for byte; nothing when it can
-/// (semantics 3.12).
+/// Why this tunnel's encapsulation cannot be reproduced byte for byte; nothing when it can.
 std::optional<std::string> tunnel_obstacle(const TunnelConfig &config);
 
 } // namespace ftctl

@@ -64,7 +64,7 @@ class CtControl {
     virtual Result<CtEntry> get(const Tuple &orig) = 0;
 
     /// TCP: be liberal about windows in both directions and forget the last seen ACK, so that
-    /// packets are not INVALID after a time on the fast path (semantics 5.4: flags 0x08, mask 0x28).
+    /// packets are not INVALID after a time on the fast path (flags 0x08 of mask 0x28).
     virtual Status set_liberal(const Tuple &orig) = 0;
 
     /// Remaining lifetime. EPERM/ETIME/ENOENT come back as errors.

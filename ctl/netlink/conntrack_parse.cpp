@@ -150,7 +150,10 @@ std::optional<CtMessage> parse_conntrack(const Message &m)
             e.seqadj = true;
             break;
         case CTA_SYNPROXY:
-            e.synproxy = true;
+            // The kernel gives every entry made through ctnetlink (conntrackd, conntrack -I) an
+            // empty one, ctnetlink_create_conntrack(): only one with values is behind a SYN proxy.
+            for (const Attr &value : a.nested())
+                e.synproxy = e.synproxy || value.be32().value_or(1) != 0;
             break;
         default:
             break;

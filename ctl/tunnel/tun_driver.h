@@ -12,12 +12,10 @@
 #include "netlink/route.h"
 #include "util/result.h"
 
-namespace ftctl
-{
+namespace ftctl {
 
-class TunTunnel
-{
-public:
+class TunTunnel {
+  public:
     /// Creates (or re-opens) the persistent TUN device `name`, sets its MTU to the underlay's
     /// less the outer header when it is new, and opens the raw sockets. The device is left down,
     /// as `ip link add` leaves it.

@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace ftctl
-{
+namespace ftctl {
 
 IpAddr IpAddr::from_bytes(std::uint8_t family, const void *data, std::size_t len)
 {

@@ -13,8 +13,7 @@
 
 #include <arpa/inet.h>
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// An IPv4 or IPv6 address. Bytes are in network order; IPv4 uses the first four.
 struct IpAddr {

@@ -5,12 +5,10 @@
 #include <unistd.h>
 #include <utility>
 
-namespace ftctl
-{
+namespace ftctl {
 
-class Fd
-{
-public:
+class Fd {
+  public:
     Fd() = default;
     explicit Fd(int fd) : fd_(fd) {}
     Fd(Fd &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
@@ -34,7 +32,7 @@ public:
         fd_ = fd;
     }
 
-private:
+  private:
     int fd_ = -1;
 };
 

@@ -9,8 +9,7 @@
 
 #include <tl/expected.hpp>
 
-namespace ftctl
-{
+namespace ftctl {
 
 /// Exit codes of the command; also carried over the control socket.
 enum class Code : int {

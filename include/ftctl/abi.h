@@ -226,7 +226,7 @@ struct ftctl_config {
 	ftctl_u32 tunnels;	  /* number of tunnels known; 0: IPIP is just another protocol */
 	ftctl_u32 disabled;	  /* 1: everything to the stack (resync after lost events) */
 	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
-	ftctl_u64 netns_cookie; /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
+	ftctl_u64 netns_cookie;	  /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
 	ftctl_u64 pad[2];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_config) == 64, "config");

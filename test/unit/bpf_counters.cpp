@@ -261,6 +261,11 @@ TEST_CASE("frames that an XDP egress device does not take are counted there", "[
         for (std::uint64_t i = 0; i < lost; ++i)
             send_frame("vap", large);
     }
+    SECTION("the device takes none at all: no NAPI at its peer (xdp_redirect_err)")
+    {
+        for (std::uint64_t i = 0; i < lost; ++i)
+            send_frame("vap", tcp_frame(mac_of("va"), kFlagsAck));
+    }
     CHECK(eventually([&] { return stats_of(datapath, vb).tx_failed == lost; }));
     CHECK(stats_of(datapath, va).fast_packets == lost);
     CHECK(stats_of(datapath, va).tx_failed == 0);

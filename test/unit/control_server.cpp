@@ -13,9 +13,9 @@ TEST_CASE("names of instances", "[control]")
 {
     CHECK(socket_path("default") == "/run/ftctl/default.sock");
     CHECK(valid_instance("a"));
-    CHECK(valid_instance("net-1_x.y"));
+    CHECK(valid_instance("net-1_x"));
     CHECK(valid_instance(std::string(64, 'a')));
-    for (const auto *bad : {"", ".", "..", ".x", "a/b", "a b", "a\n", "\xc3\xa4"})
+    for (const auto *bad : {"", ".", "..", ".x", "a.b", "a/b", "a b", "a\n", "\xc3\xa4"})
         CHECK_FALSE(valid_instance(bad));
     CHECK_FALSE(valid_instance(std::string(65, 'a')));
 }
