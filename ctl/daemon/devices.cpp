@@ -122,10 +122,11 @@ Result<Devices::Choice> Devices::choose(const std::vector<const Link *> &links, 
         return Choice{FTCTL_HOOK_XDP, obstacle ? "forced: " + *obstacle : "asked for"};
     }
     // One slow device would make XDP useless for all flows through it: the set decides together.
+    if (const auto own = xdp_obstacle(link))
+        return Choice{FTCTL_HOOK_TC, *own};
     for (const Link *other : links)
         if (const auto obstacle = xdp_obstacle(*other))
-            return Choice{FTCTL_HOOK_TC,
-                          other->index == link.index ? *obstacle : other->name + ": " + *obstacle};
+            return Choice{FTCTL_HOOK_TC, other->name + ": " + *obstacle};
     for (const auto &[name, device] : devices_)
         if (device.hook == FTCTL_HOOK_TC)
             return Choice{FTCTL_HOOK_TC, name + " is attached at TC"};
