@@ -121,6 +121,10 @@ class Datapath {
 /// The name of a reason ("no-flow"), "?" when unknown. Text of what it means: reason_help().
 const char *reason_name(unsigned reason);
 const char *reason_help(unsigned reason);
+/// The name of an ftctl_detail ("ttl"); "" for none and for unknown ones.
+const char *detail_name(unsigned detail);
+/// A reason and what it is about, as listings show it: "mangled:ttl", "device:eth7".
+std::string reason_text(unsigned reason, const std::string &detail);
 /// All packet reasons in id order, for listings.
 std::vector<unsigned> packet_reasons();
 

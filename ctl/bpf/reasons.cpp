@@ -47,6 +47,25 @@ const char *reason_help(unsigned reason)
     return found == nullptr ? "" : found->help;
 }
 
+const char *detail_name(unsigned detail)
+{
+    switch (detail) {
+#define FTCTL_DETAIL(id, sym, name)                                                                          \
+    case id:                                                                                                 \
+        return name;
+#include "ftctl/details.def"
+#undef FTCTL_DETAIL
+    default:
+        return "";
+    }
+}
+
+std::string reason_text(unsigned reason, const std::string &detail)
+{
+    const std::string name = reason_name(reason);
+    return detail.empty() ? name : name + ":" + detail;
+}
+
 std::vector<unsigned> packet_reasons()
 {
     std::vector<unsigned> ids;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <map>
 #include <set>
 
@@ -13,20 +12,13 @@
 #include "daemon/flow_json.h"
 #include "daemon/state_file.h"
 #include "netlink/policy.h"
+#include "util/clock.h"
 
 namespace ftctl {
 
 namespace {
 
 using nlohmann::json;
-
-std::uint64_t monotonic_ns()
-{
-    timespec ts{};
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return static_cast<std::uint64_t>(ts.tv_sec) * FTCTL_NSEC_PER_SEC +
-           static_cast<std::uint64_t>(ts.tv_nsec);
-}
 
 std::string device_name(std::uint32_t ifindex)
 {

@@ -28,27 +28,6 @@ constexpr std::uint64_t kWatch = 5 * FTCTL_NSEC_PER_SEC;
 
 } // namespace
 
-const char *detail_name(unsigned detail)
-{
-    switch (detail) {
-#define FTCTL_DETAIL(id, sym, name)                                                                          \
-    case (id):                                                                                               \
-        return name;
-#include "ftctl/details.def"
-#undef FTCTL_DETAIL
-    default:
-        return "?";
-    }
-}
-
-std::string refusal_text(const Refusal &refusal)
-{
-    std::string text = reason_name(refusal.reason);
-    if (!refusal.detail.empty())
-        text += ":" + refusal.detail;
-    return text;
-}
-
 Connections::Connections(Datapath &datapath, KernelView &kernel, CtControl &conntrack, Settings settings,
                          Publish publish)
     : datapath_(datapath), kernel_(kernel), conntrack_(conntrack), settings_(std::move(settings)),
@@ -304,7 +283,9 @@ void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
             waiting_.push_back(entry.orig);
     }
     if (refusal.reason != FTCTL_R_NOT_ASSURED)
-        publish_({{"event", "refusal"}, {"tuple", entry.orig.str()}, {"reason", refusal_text(refusal)}});
+        publish_({{"event", "refusal"},
+                  {"tuple", entry.orig.str()},
+                  {"reason", reason_text(refusal.reason, refusal.detail)}});
     if (it == refused_.end()) {
         while (refused_.size() >= kMaxRefused && !refused_order_.empty()) {
             refused_.erase(refused_order_.front());

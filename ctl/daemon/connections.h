@@ -154,8 +154,4 @@ class Connections {
     std::uint32_t epoch_ = 0;
 };
 
-/// What a refusal is called in listings: "device:eth7".
-std::string refusal_text(const Refusal &refusal);
-const char *detail_name(unsigned detail);
-
 } // namespace ftctl

@@ -101,6 +101,9 @@ void Engine::on_route_events()
     const auto on_gone = [this](const LinkGone &event) {
         release_device(event.index);
         (void)devices_->on_gone(event.index);
+        if (tunnels_->on_gone(event.index))
+            if (auto saved = save(); !saved)
+                spdlog::warn("{}: {}", saved.error().what, saved.error().why);
         kernel_->apply(event);
         dirty_.everything = true;
         datapath_->config().tunnels = tunnels_->count();

@@ -146,9 +146,10 @@ Reply Engine::cmd_explain(const json &request)
             refused = std::find_if(connections_->refused().begin(), connections_->refused().end(),
                                    [&](const auto &item) { return item.second.ct.reply == tuple; });
         if (refused != connections_->refused().end()) {
-            connection = refused_json(refused->second, context);
+            connection = refused_connection_json(refused->second, context.now_ns);
             const Refusal &why = refused->second.refusal;
-            text.push_back(fmt::format("refused: {}: {}", refusal_text(why), reason_help(why.reason)));
+            text.push_back(
+                fmt::format("refused: {}: {}", reason_text(why.reason, why.detail), reason_help(why.reason)));
         } else {
             text.emplace_back("conntrack has announced no such connection");
         }

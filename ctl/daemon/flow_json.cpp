@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "util/clock.h"
+
 namespace ftctl {
 
 namespace {
@@ -172,29 +174,13 @@ std::string flow_state_name(const FlowEntry *orig, const FlowEntry *reply, std::
     return "pending";
 }
 
-std::string differs_reason(const ftctl_flow &flow)
-{
-    std::string text = reason_name(flow.reason);
-    switch (flow.detail) {
-#define FTCTL_DETAIL(id, sym, name)                                                                          \
-    case id:                                                                                                 \
-        return id == 0 ? text : text + ":" name;
-#include "ftctl/details.def"
-#undef FTCTL_DETAIL
-    default:
-        return text;
-    }
-}
-
 double idle_seconds(std::uint32_t ticks, std::uint64_t now_ns)
 {
     if (ticks == 0)
         return 0;
-    const auto now = static_cast<std::uint32_t>(now_ns >> FTCTL_TICK_SHIFT);
-    const auto diff = static_cast<std::int32_t>(now - ticks);
-    if (diff <= 0)
+    const double seconds = tick_seconds(to_ticks(now_ns), ticks);
+    if (seconds <= 0)
         return 0; // a packet since `now` was read
-    const double seconds = diff * static_cast<double>(1ULL << FTCTL_TICK_SHIFT) / FTCTL_NSEC_PER_SEC;
     return static_cast<double>(static_cast<std::int64_t>(seconds * 1000 + 0.5)) / 1000;
 }
 
@@ -230,7 +216,7 @@ json flow_json(const FlowEntry *orig, const FlowEntry *reply, const FlowJsonCont
         std::string reason = extras.reason;
         for (const auto *e : {orig, reply})
             if (reason.empty() && e && e->flow.state == FTCTL_FLOW_DIFFERS)
-                reason = differs_reason(e->flow);
+                reason = reason_text(e->flow.reason, detail_name(e->flow.detail));
         out["reason"] = reason;
     }
     return out;

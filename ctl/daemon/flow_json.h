@@ -50,9 +50,6 @@ nlohmann::json refused_json(std::uint32_t id, const Tuple &orig, const Tuple &re
 /// The state that the maps tell, of a connection of which either direction may be missing.
 std::string flow_state_name(const FlowEntry *orig, const FlowEntry *reply, std::uint32_t gen);
 
-/// Why the witness refused this direction: "mangled:ttl".
-std::string differs_reason(const ftctl_flow &flow);
-
 /// Seconds since `ticks` (ftctl_flow.last_seen); 0 for never.
 double idle_seconds(std::uint32_t ticks, std::uint64_t now_ns);
 

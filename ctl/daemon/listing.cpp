@@ -4,8 +4,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include <netinet/in.h>
-
 #include "daemon/engine.h"
 #include "util/clock.h"
 
@@ -19,25 +17,6 @@ using Pair = std::array<std::optional<FlowEntry>, 2>;
 const FlowEntry *pointer(const std::optional<FlowEntry> &entry)
 {
     return entry ? &*entry : nullptr;
-}
-
-/// A flow that does not exist, for listing a refused connection: what would match, what would leave.
-FlowEntry phantom(const CtEntry &ct, bool reply)
-{
-    const Tuple &in = reply ? ct.reply : ct.orig;
-    const Tuple out = (reply ? ct.orig : ct.reply).reversed();
-    FlowEntry entry;
-    entry.key.in.src = in.src.v4();
-    entry.key.in.dst = in.dst.v4();
-    entry.key.in.sport = htons(in.sport);
-    entry.key.in.dport = htons(in.dport);
-    entry.key.in.iif_proto = ftctl_iif_proto(0, in.proto);
-    entry.flow.new_src = out.src.v4();
-    entry.flow.new_dst = out.dst.v4();
-    entry.flow.new_sport = htons(out.sport);
-    entry.flow.new_dport = htons(out.dport);
-    entry.flow.flags = reply ? FTCTL_F_REPLY : 0;
-    return entry;
 }
 
 } // namespace
@@ -89,17 +68,14 @@ json Engine::connection_json(const Connection &conn, const FlowEntry *orig, cons
     return flow_json(orig, reply, context, extras);
 }
 
-json Engine::refused_json(const RefusedConnection &refused, const FlowJsonContext &context) const
+json Engine::refused_connection_json(const RefusedConnection &refused, std::uint64_t now_ns)
 {
     FlowExtras extras;
     extras.mark = refused.ct.mark;
     extras.zone = refused.ct.zone;
-    extras.age_s = static_cast<double>(context.now_ns - refused.since_ns) / 1e9;
-    extras.state = "refused";
-    extras.reason = refusal_text(refused.refusal);
-    const FlowEntry orig = phantom(refused.ct, false);
-    const FlowEntry reply = phantom(refused.ct, true);
-    return flow_json(&orig, &reply, context, extras);
+    extras.age_s = static_cast<double>(now_ns - refused.since_ns) / 1e9;
+    extras.reason = reason_text(refused.refusal.reason, refused.refusal.detail);
+    return refused_json(0, refused.ct.orig, refused.ct.reply, extras); // no flow, no number
 }
 
 Status Engine::each_flow(const FlowFilter &filter,
@@ -108,9 +84,7 @@ Status Engine::each_flow(const FlowFilter &filter,
     const FlowJsonContext context = json_context();
     if (filter.state == "refused") {
         for (const auto &[orig, refused] : connections_->refused()) {
-            if (orig.src.family != AF_INET)
-                continue;
-            json flow = refused_json(refused, context);
+            json flow = refused_connection_json(refused, context.now_ns);
             if (filter_matches(flow, filter))
                 handler(nullptr, std::move(flow));
         }

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include "tunnel/rules.h"
 
@@ -63,6 +63,20 @@ Status Tunnels::remove(const std::string &name)
     declared_.erase(it);
     kernel_.forget_tunnel(name);
     return done;
+}
+
+bool Tunnels::on_gone(std::uint32_t ifindex)
+{
+    const auto it = std::find_if(declared_.begin(), declared_.end(),
+                                 [&](const auto &item) { return item.second.device->ifindex() == ifindex; });
+    if (it == declared_.end())
+        return false;
+    spdlog::warn("tunnel {}: its device was deleted; the tunnel is forgotten", it->first);
+    for (const int fd : it->second.device->fds())
+        loop_.remove(fd);
+    kernel_.forget_tunnel(it->first);
+    declared_.erase(it);
+    return true;
 }
 
 std::vector<TunnelDecl> Tunnels::declared() const

@@ -25,6 +25,9 @@ class Tunnels {
     /// Removes the device. Code::not_running when there is no such declared tunnel.
     Status remove(const std::string &name);
 
+    /// A device is gone. If it was a declared tunnel's (`ip link del`), the tunnel goes with it: true.
+    bool on_gone(std::uint32_t ifindex);
+
     [[nodiscard]] std::vector<TunnelDecl> declared() const;
     /// Declared and kernel tunnels, as `ftctl -j tunnel list` shows them.
     [[nodiscard]] nlohmann::json list() const;
