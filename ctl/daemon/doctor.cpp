@@ -62,7 +62,7 @@ std::vector<Probe> probe_device(const Link &link)
 Reply Engine::cmd_doctor() const
 {
     json kernel = json::array();
-    for (const Probe &probe : probe_kernel())
+    for (const Probe &probe : probes_)
         kernel.push_back(as_json(probe));
     for (const Probe &probe : probe_settings(kernel_->policy_routed()))
         kernel.push_back(as_json(probe));

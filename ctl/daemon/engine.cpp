@@ -54,6 +54,7 @@ Engine::~Engine()
 Status Engine::open()
 {
     started_ns_ = monotonic_ns();
+    probes_ = probe_kernel();
     const auto take = [](auto &into, auto result) -> Status {
         if (!result)
             return tl::unexpected(result.error());

@@ -102,6 +102,7 @@ class Engine {
     std::unique_ptr<Devices> devices_;
     std::unique_ptr<Tunnels> tunnels_;
     std::unique_ptr<ControlServer> server_;
+    std::vector<Probe> probes_; ///< taken while there was every privilege
     Fd timer_;
     Fd signals_;
 
