@@ -165,13 +165,18 @@ TEST_CASE("without room for the outer header a frame goes to the stack as it cam
         INFO(s.describe());
         s.install();
         const Packet in = s.packet();
-        const Run tight = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 204);
-        CHECK(tight.verdict == kXdpPass);
-        CHECK(mismatch(in.bytes(), tight.bytes) == "");
+        const auto tight = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 204);
+        if (!tight) {
+            WARN("not checked: this kernel's test runs take no such amount of metadata");
+            return;
+        }
+        CHECK(tight->verdict == kXdpPass);
+        CHECK(mismatch(in.bytes(), tight->bytes) == "");
         CHECK(Rig::get().stats(s.in_device()).reasons[FTCTL_R_HEADROOM] == 1);
         CHECK(Rig::get().flow(s.key())->packets == 0);
-        const Run enough = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 100);
-        CHECK(enough.verdict == kXdpRedirect);
-        check_frame(s.forwarded(in), enough.bytes);
+        const auto enough = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 100);
+        REQUIRE(enough);
+        CHECK(enough->verdict == kXdpRedirect);
+        check_frame(s.forwarded(in), enough->bytes);
     }
 }

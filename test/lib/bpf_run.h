@@ -63,8 +63,8 @@ class Rig {
     /// None when the kernel refuses to make a test run of so short a frame.
     std::optional<Run> ingress(Hook hook, Device device, const Bytes &frame, Gso gso = {});
     /// XDP, with bytes of metadata before the frame that take away from the headroom (256). The metadata is
-    /// cut off the result.
-    Run ingress_with_metadata(Device device, const Bytes &frame, std::uint32_t metadata);
+    /// cut off the result. None when the kernel takes no so large metadata (6.1: 32 bytes).
+    std::optional<Run> ingress_with_metadata(Device device, const Bytes &frame, std::uint32_t metadata);
     /// The witness.
     Run egress(Device device, const Bytes &frame, Gso gso = {});
     /// The programs as `explain` loads them: cfg_dry set, slot 0, device a.

@@ -70,6 +70,19 @@ void in_killed_child(Body &&body)
     REQUIRE(ok == 'y');
 }
 
+// The pins of one attached device, in the order of instance.links(). Before Linux 6.6 there is no tcx.
+std::vector<std::string> pin_names(std::uint32_t ifindex, ftctl_hook hook)
+{
+    const std::string device = std::to_string(ifindex) + "-";
+    const std::string tc = device + (bpf::have_tcx() ? "" : "clsact-");
+    std::vector<std::string> names = {tc + "egress",
+                                      hook == FTCTL_HOOK_XDP ? device + "xdp" : tc + "ingress"};
+    if (!bpf::have_tcx())
+        names.push_back(tc + "qdisc");
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
 } // namespace
 
 TEST_CASE("attach and detach leave the device as it was", "[live][bpf]")
@@ -82,11 +95,9 @@ TEST_CASE("attach and detach leave the device as it was", "[live][bpf]")
         const auto datapath = instance.open();
         CHECK_FALSE(datapath->adopted());
         for (const ftctl_hook hook : {FTCTL_HOOK_TC, FTCTL_HOOK_XDP}) {
-            const std::string kind = hook == FTCTL_HOOK_XDP ? "xdp" : "ingress";
             attached(*datapath, va, "va", hook);
             CHECK(datapath->attachments().size() == 1);
-            const std::vector<std::string> pins = {std::to_string(va) + "-egress",
-                                                   std::to_string(va) + "-" + kind};
+            const std::vector<std::string> pins = pin_names(va, hook);
             auto links = instance.links();
             const auto tracepoints = std::erase_if(
                 links, [](const std::string &pin) { return pin.starts_with(bpf::kTracepointPin); });
@@ -130,7 +141,7 @@ TEST_CASE("a second attach replaces programs in place", "[live][bpf]")
     // From TC to XDP happened above; now back.
     const Attachment back = attached(*datapath, va, "va", FTCTL_HOOK_TC);
     CHECK(back.tcx == bpf::have_tcx());
-    CHECK(instance.links().size() == 2);
+    CHECK(instance.links() == pin_names(va, FTCTL_HOOK_TC));
     CHECK_FALSE(contains(device_state("va"), "prog/xdp"));
     REQUIRE(datapath->detach(va));
     CHECK(device_state("va") == before);
@@ -217,7 +228,7 @@ TEST_CASE("what a process left half done is cleaned up", "[live][bpf]")
         const auto datapath = instance.open();
         attached(*datapath, va, "va", FTCTL_HOOK_TC);
         // as if killed before the witness was pinned
-        bpf::PinDir(instance.name()).unpin_link(std::to_string(va) + "-egress");
+        bpf::PinDir(instance.name()).unpin_link(pin_names(va, FTCTL_HOOK_TC).front());
     }
     {
         const auto datapath = instance.open();
@@ -247,7 +258,7 @@ TEST_CASE("a device that vanishes takes its attachment along", "[live][bpf]")
         attached(*datapath, vb, "vb", FTCTL_HOOK_TC);
         run("ip link del va");
         REQUIRE(datapath->detach(va));
-        CHECK(instance.links().size() == 2);
+        CHECK(instance.links() == pin_names(vb, FTCTL_HOOK_TC));
         run("ip link del vb");
         CHECK(datapath->attachments().front().ingress_prog_id == 0);
     }
@@ -313,6 +324,11 @@ TEST_CASE("pins of another network namespace are not adopted", "[live][bpf]")
         }
         {
             const ScratchNamespace second;
+            if (!bpf::have_tcx()) {
+                // A filter cannot be seen from another namespace: such pins count as left over.
+                WARN("not checked: clsact filters do not tell their network namespace");
+                return;
+            }
             const auto refused = Datapath::open_or_create(instance.name(), {1024});
             REQUIRE_FALSE(refused);
             CHECK(contains(refused.error().why, "another network namespace"));
@@ -340,6 +356,8 @@ TEST_CASE("a foreign XDP program is never replaced", "[live][bpf]")
     const auto foreign = Datapath::create_private({64});
     REQUIRE(foreign);
     const Attachment theirs = attached(**foreign, va, "va", FTCTL_HOOK_XDP);
+    if (!bpf::have_tcx()) // any ftctl's filter has the one handle: leave the XDP program alone there
+        REQUIRE(bpf::clsact_detach(va, true));
     const std::string before = device_state("va");
     const auto datapath = instance.open();
     const auto refused = datapath->attach(va, "va", FTCTL_HOOK_XDP);
@@ -500,7 +518,7 @@ TEST_CASE("filters of others at clsact ingress come first", "[live][bpf]")
     run("tc qdisc add dev va " + qdisc);
     CHECK(attached(*datapath, va, "va", FTCTL_HOOK_TC).tcx == bpf::have_tcx());
     run(foreign_filter("va", "ingress", 50000));
-    const std::string theirs = output("tc filter show dev va ingress");
+    const std::string theirs = output("tc filter show dev va ingress pref 50000");
     CHECK_FALSE(attached(*datapath, va, "va", FTCTL_HOOK_TC).tcx); // the second attach moves it
     const auto state = bpf::clsact_state(va);
     REQUIRE(state);
@@ -508,7 +526,8 @@ TEST_CASE("filters of others at clsact ingress come first", "[live][bpf]")
     CHECK(state->foreign_ingress);
     CHECK(contains(output("tc filter show dev va ingress"), "tc_ingress"));
     REQUIRE(datapath->detach(va));
-    CHECK(output("tc filter show dev va ingress") == theirs);
+    CHECK(output("tc filter show dev va ingress pref 50000") == theirs);
+    CHECK_FALSE(contains(output("tc filter show dev va ingress"), "tc_ingress"));
     CHECK(contains(output("tc qdisc show dev va"), qdisc));
     CHECK(instance.links().empty());
 }
