@@ -2,6 +2,7 @@
 #include "cli/render.h"
 
 #include <algorithm>
+#include <cmath>
 #include <array>
 #include <cstdlib>
 #include <ostream>
@@ -91,7 +92,7 @@ std::string span(const json &value)
     const auto seconds = std::clamp(value.get<double>(), 0.0, 1e12);
     if (seconds < 9.95)
         return fmt::format("{:.1f}s", seconds);
-    const auto s = static_cast<long long>(seconds + 0.5);
+    const auto s = std::llround(seconds);
     if (s < 60)
         return fmt::format("{}s", s);
     if (s < 3600)
@@ -127,11 +128,11 @@ const char *paint_state(const std::string &cell)
     return nullptr;
 }
 
-const json &value_at(const json &json_, const std::string &pointer)
+const json &value_at(const json &object, const std::string &pointer)
 {
     static const json null;
     const json::json_pointer p(pointer);
-    return json_.contains(p) ? json_.at(p) : null;
+    return object.contains(p) ? object.at(p) : null;
 }
 
 void render_table(std::ostream &out, const std::vector<Column> &columns, const json &rows, bool colour)

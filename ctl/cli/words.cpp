@@ -114,7 +114,7 @@ Result<nlohmann::json> parse_explain(const Words &words)
         return tl::unexpected(dst.error());
     if (IpAddr::parse(src->addr)->family != IpAddr::parse(dst->addr)->family)
         return usage(what, "'" + words[1] + "' and '" + words[2] + "' are of different families", hint);
-    const auto rest = parse_pairs(what, Words(words.begin() + 3, words.end()), {"dev"});
+    auto rest = parse_pairs(what, Words(words.begin() + 3, words.end()), {"dev"});
     if (!rest)
         return rest;
     nlohmann::json request{{"proto", words[0]}, {"src", src->addr},   {"sport", src->port},

@@ -71,14 +71,14 @@ void Connections::consider(CtEntry entry, bool from_dump)
             refuse_connection(entry, std::move(*refusal));
             return;
         } else {
-            conn.ct = std::move(entry);
+            conn.ct = entry;
             conn.epoch = epoch_;
             return;
         }
     }
     if (!from_dump && entry.orig.proto == IPPROTO_TCP && !entry.tcp_state && (entry.status & IPS_ASSURED)) {
         if (auto whole = conntrack_.get(entry.orig))
-            entry = std::move(*whole);
+            entry = *whole;
     }
     if (auto refusal = refuse_entry(entry, settings_.mark)) {
         refuse_connection(entry, std::move(*refusal));

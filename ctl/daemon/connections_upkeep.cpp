@@ -195,7 +195,7 @@ void Connections::every_second()
     const std::uint64_t now = monotonic_ns();
     const auto again = [this](const Tuple &orig) {
         if (auto entry = conntrack_.get(orig))
-            consider(std::move(*entry), true);
+            consider(*entry, true);
         else if (entry.error().err == ENOENT)
             refused_.erase(orig);
     };

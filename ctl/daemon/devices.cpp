@@ -48,7 +48,7 @@ std::optional<std::string> xdp_impossible(const Link &link)
 
 std::optional<std::string> xdp_obstacle(const Link &link)
 {
-    if (const auto impossible = xdp_impossible(link); impossible && link.kind != "veth")
+    if (auto impossible = xdp_impossible(link); impossible && link.kind != "veth")
         return impossible;
     if (link.kind == "veth")
         return "veth hands over frames with unfinished checksums and hidden VLAN tags";
