@@ -2,8 +2,8 @@
 #include "cli/render.h"
 
 #include <algorithm>
-#include <cmath>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <ostream>
 #include <string_view>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "util/clock.h"
 
@@ -181,7 +182,7 @@ double idle_seconds(std::uint32_t ticks, std::uint64_t now_ns)
     const double seconds = tick_seconds(to_ticks(now_ns), ticks);
     if (seconds <= 0)
         return 0; // a packet since `now` was read
-    return static_cast<double>(static_cast<std::int64_t>(seconds * 1000 + 0.5)) / 1000;
+    return std::round(seconds * 1000) / 1000;
 }
 
 const char *hook_name(ftctl_hook hook)

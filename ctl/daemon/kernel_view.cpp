@@ -57,7 +57,7 @@ const Link *KernelView::link(std::uint32_t ifindex)
 bool KernelView::sends_redirects(std::uint32_t ifindex)
 {
     // IN_DEV_TX_REDIRECTS: either "all" or the device
-    const auto on = [this](const std::string &name) {
+    const auto on = [](const std::string &name) {
         const auto value = sysctl_number("net/ipv4/conf/" + name + "/send_redirects");
         return value.value_or(1) != 0;
     };

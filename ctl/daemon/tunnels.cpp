@@ -59,7 +59,7 @@ Status Tunnels::remove(const std::string &name)
                     Code::not_running);
     for (const int fd : it->second.device->fds())
         loop_.remove(fd);
-    const auto done = it->second.device->destroy();
+    auto done = it->second.device->destroy();
     declared_.erase(it);
     kernel_.forget_tunnel(name);
     return done;

@@ -195,7 +195,7 @@ Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib)
             return tl::unexpected(reply.error());
         if (orig->l3_oif == reply->l3_oif && fib.sends_redirects(orig->l3_oif))
             return refuse(FTCTL_R_HAIRPIN, link_name(fib, orig->l3_oif));
-        return Ways{std::move(*orig), std::move(*reply)};
+        return Ways{*orig, *reply};
     }
     return refuse(FTCTL_R_PATH, "asymmetric");
 }

@@ -40,8 +40,8 @@ class IpipTunnel final : public TunTunnel {
         Fd icmp;              ///< errors to inner sources
     };
 
-    IpipTunnel(TunDevice tun, Sockets sockets, TunnelConfig config)
-        : tun_(std::move(tun)), sockets_(std::move(sockets)), config_(std::move(config))
+    IpipTunnel(TunDevice tun, Sockets sockets, const TunnelConfig &config)
+        : tun_(std::move(tun)), sockets_(std::move(sockets)), config_(config)
     {
     }
 
