@@ -15,13 +15,10 @@ using namespace ftctl;
 
 namespace {
 
-/// A file of the source tree, "" when the tree is not there (tests may run elsewhere).
+/// A file of the source tree, "" when it is not there.
 std::string source_file(const std::string &name)
 {
-    std::string dir = __FILE__;
-    for (int i = 0; i < 3; i++)
-        dir.resize(dir.find_last_of('/'));
-    std::ifstream file(dir + "/" + name);
+    std::ifstream file(std::string(FTCTL_SOURCE_DIR "/") + name);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
