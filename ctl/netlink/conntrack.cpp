@@ -88,16 +88,21 @@ class Control final : public CtControl {
 
     Status dump(const std::function<bool(const CtEntry &)> &handler) override
     {
+        // On a socket of its own: the handler may ask and change entries meanwhile, and answers must
+        // not mix with what is left of the dump.
+        auto socket = nl::Socket::open(NETLINK_NETFILTER);
+        if (!socket)
+            return tl::unexpected(socket.error());
         nl::Request r(ct_type(IPCTNL_MSG_CT_GET), NLM_F_DUMP);
         start(r, AF_UNSPEC);
-        const int err = socket_.dump(r, [&](const nl::Message &m) {
+        const int err = socket->dump(r, [&](const nl::Message &m) {
             const auto parsed = nl::parse_conntrack(m);
             return !parsed || handler(parsed->entry);
         });
         // ctnetlink walks its hash bucket by bucket: an interrupted dump (a resize) can miss
         // entries, never invent them. The handler has seen some already, so say so.
         if (err)
-            return socket_.error("list conntrack entries", err);
+            return socket->error("list conntrack entries", err);
         return {};
     }
 

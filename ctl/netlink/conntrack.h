@@ -57,7 +57,8 @@ class CtControl {
     static Result<std::unique_ptr<CtControl>> open();
     virtual ~CtControl() = default;
 
-    /// Calls the handler for every entry of both families. Stops early when it returns false.
+    /// Calls the handler for every entry of both families. Stops early when it returns false. The
+    /// handler may use this object's other calls.
     virtual Status dump(const std::function<bool(const CtEntry &)> &handler) = 0;
 
     /// The entry of this original tuple; ENOENT in Error::err when there is none.
