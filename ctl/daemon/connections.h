@@ -41,6 +41,7 @@ struct Connection {
     std::uint32_t corrected = 0;   ///< ticks of the packet the timeout was last corrected for
     std::uint32_t last_seen = 0;   ///< ticks; from the last walk, 0: nothing carried yet
     std::uint32_t last_kernel = 0; ///< ticks; last packet known to have gone through conntrack
+    std::uint32_t ask_after = 0;   ///< ticks; 0, or when conntrack's answer would have expired
     std::uint32_t epoch = 0;       ///< of the last dump that had it
     bool from_dump = false;        ///< conntrack may not announce its end
 };
@@ -128,7 +129,8 @@ class Connections {
     void write_path(std::uint32_t index);
     void watch();
     [[nodiscard]] std::uint32_t full_timeout(const CtEntry &entry, bool from_dump) const;
-    void age(Connection &conn, std::uint64_t now_ns);
+    /// False: conntrack does not have it any more.
+    bool age(Connection &conn, std::uint64_t now_ns);
     Connection *by_id(std::uint32_t id);
 
     Datapath &datapath_;

@@ -2,6 +2,7 @@
 // What keeps the connections true: resync with conntrack, changed ways, paths, lifetimes.
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -161,33 +162,53 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         if (Connection *conn = by_id(id))
             closing(*conn, 0);
     std::size_t aged = 0;
+    std::vector<Tuple> expired;
     for (const auto &[orig, conn] : by_tuple_) {
         if (++aged % kBeatEvery == 0)
             beat();
-        age(*conn, now);
+        if (!age(*conn, now))
+            expired.push_back(orig);
     }
+    for (const Tuple &orig : expired)
+        remove(orig, "expired");
     return n;
 }
 
-void Connections::age(Connection &conn, std::uint64_t now_ns)
+bool Connections::age(Connection &conn, std::uint64_t now_ns)
 {
-    if (conn.last_seen == 0 || conn.corrected == conn.last_seen)
-        return;
     const std::uint32_t now = to_ticks(now_ns);
     IdleFacts facts;
     facts.idle_s = tick_seconds(now, conn.last_seen);
     facts.kernel_idle_s = tick_seconds(now, conn.last_kernel);
     facts.timeout_s = conn.timeout_s;
+    const bool carried = conn.last_seen != 0;
+    const double silent_s = carried ? std::min(facts.idle_s, facts.kernel_idle_s) : facts.kernel_idle_s;
+
+    // Conntrack drops an expired entry, and says so, only when something looks at it or its garbage
+    // collector comes by, which may take a minute. Until then its flow must not carry packets.
+    if (silent_s >= conn.timeout_s && (conn.ask_after == 0 || tick_seconds(now, conn.ask_after) >= 0)) {
+        const auto entry = conntrack_.get(conn.ct.orig);
+        if (!entry && entry.error().err == ENOENT)
+            return false;
+        const std::uint32_t left_s = entry && entry->timeout_s ? *entry->timeout_s : 1;
+        conn.ask_after = to_ticks(now_ns + std::clamp(left_s, 1U, 3600U) * FTCTL_NSEC_PER_SEC);
+        return true;
+    }
+
     const double settled = std::clamp(conn.timeout_s / 10.0, 1.0, 10.0);
-    if (facts.idle_s < settled || facts.kernel_idle_s < facts.idle_s + 1.0)
-        return;
+    if (!carried || conn.corrected == conn.last_seen || facts.idle_s < settled ||
+        facts.kernel_idle_s < facts.idle_s + 1.0)
+        return true;
     const auto entry = conntrack_.get(conn.ct.orig);
+    if (!entry && entry.error().err == ENOENT)
+        return false;
     conn.corrected = conn.last_seen;
     if (!entry || !entry->timeout_s || entry->id != conn.ct.id)
-        return;
+        return true;
     facts.remaining_s = *entry->timeout_s;
     if (const auto seconds = corrected_timeout(facts))
         (void)conntrack_.set_timeout(conn.ct.orig, *seconds);
+    return true;
 }
 
 void Connections::every_second()
