@@ -6,6 +6,9 @@
 
 #include <bpf/bpf.h>
 #include <spdlog/spdlog.h>
+
+#include "bpf/clsact.h"
+
 namespace ftctl::bpf {
 namespace {
 
@@ -48,6 +51,11 @@ Record DatapathImpl::read_record(std::uint32_t slot_index) const
 void DatapathImpl::find_attachments(bool repair)
 {
     const auto drop = [this](Record &record) {
+        // A filter is attached before it is pinned. Killed in between, only its handle tells whose it is.
+        if (record.made_qdisc || record.ingress.is_clsact() || record.egress.is_clsact()) {
+            for (const bool egress : {false, true})
+                static_cast<void>(clsact_detach(record.ifindex, egress));
+        }
         if (auto gone = abandon(record); !gone)
             spdlog::warn("{}: {}", gone.error().what, gone.error().why);
     };
