@@ -54,7 +54,6 @@ Engine::~Engine()
 Status Engine::open()
 {
     started_ns_ = monotonic_ns();
-    probes_ = probe_kernel();
     const auto take = [](auto &into, auto result) -> Status {
         if (!result)
             return tl::unexpected(result.error());
@@ -157,6 +156,8 @@ Status Engine::restore()
     if (auto done = save(); !done)
         spdlog::warn("{}: {}", done.error().what, done.error().why);
     beating_ = true;
+    beat();
+    probes_ = probe_kernel(); // for `doctor`; last, so that nothing waits for it
     beat();
     return {};
 }

@@ -275,7 +275,9 @@ class Lab:
 
     def _answers(self):
         check(self.daemon.poll() is None, f"ftctld ended with {self.daemon.returncode}: {self.log_tail()}")
-        return self.ftctl_raw("status").returncode == 0
+        # `status` also answers from the pins of a daemon that is gone.
+        status = self.ftctl_raw("status", as_json=True)
+        return status.returncode == 0 and json.loads(status.stdout)["daemon"]["running"]
 
     def alive(self):
         return self.daemon is not None and self.daemon.poll() is None
