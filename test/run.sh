@@ -108,15 +108,26 @@ timeout --foreground --kill-after=20 "$left" \
 code=${PIPESTATUS[0]}
 [ "$code" -ne 124 ] || bad "the limit of $budget s was reached"
 
-passed=$(grep -cE '^ *[0-9]+/[0-9]+ +Test +#.* Passed ' "$log")
-skipped=$(grep -cE '^ *[0-9]+/[0-9]+ +Test +#.*\*\*\*Skipped ' "$log")
-failed=$(grep -E '^ *[0-9]+/[0-9]+ +Test +#' "$log" | grep -cvE ' Passed |\*\*\*Skipped ')
+count() { grep -E '^ *[0-9]+/[0-9]+ +Test +#' "$log" | grep -cE "$1"; }
+passed=$(count ' Passed ')
+skipped=$(count '\*\*\*Skipped ')
+failed=$(($(count '.') - passed - skipped))
 if [ "$skipped" -gt 0 ]; then
   echo "Skipped, and why:"
   # ctest keeps the whole output of every test here.
   awk '/^[0-9]+\/[0-9]+ Testing: /{name=$3} /^SKIP: /{sub(/^SKIP: /, ""); why[name]=$0}
        /^Test Skipped|^Test time|^Skipped/{next} END{for (n in why) print "  " n ": " why[n]}' \
     build/Testing/Temporary/LastTest.log
+fi
+# Scenarios watch the clock, and may fail beside others on a busy machine: a few get a second try, alone. What
+# passes only then is named.
+if [ "$failed" -gt 0 ] && [ "$failed" -le 3 ] && [ "$code" -ne 124 ]; then
+  step "again, one at a time: what failed beside other tests"
+  late=$(grep -E '^ *[0-9]+/[0-9]+ +Test +#' "$log" | grep -vE ' Passed |\*\*\*Skipped ' | sed -E 's/.*: ([^ ]+) .*/\1/' | tr '\n' ' ')
+  if timeout --foreground --kill-after=20 600 ctest --test-dir build --output-on-failure -j 1 --rerun-failed 2>&1; then
+    echo "passed only at the second try: $late"
+    passed=$((passed + failed)) failed=0 code=0
+  fi
 fi
 [ "$code" -eq 0 ] || bad "tests"
 total=$((passed + skipped + failed))
