@@ -34,7 +34,7 @@ def scenario(attached):
             # which then catches what the client sends.
             for peer in (old, new):
                 peer.echo = False
-            time.sleep(0.05)
+            time.sleep(0.2)
             lab["R"].run("conntrack", "-D", "-p", "udp", "--orig-port-dst", "53", ok=False)
             seen = time.monotonic(), old.received(1), new.received(1)
             for peer in (old, new):
