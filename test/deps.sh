@@ -4,8 +4,7 @@
 set -euo pipefail
 
 packages="build-essential cmake ninja-build pkg-config clang llvm clang-format clang-tidy libbpf-dev bpftool
-  libelf-dev zlib1g-dev libnl-3-dev libnl-route-3-dev libmnl-dev libnetfilter-conntrack-dev libnftables-dev
-  nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev catch2 libexpected-dev libcap-ng-dev
+  libelf-dev zlib1g-dev libmnl-dev libnftables-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev catch2 libexpected-dev libcap-ng-dev
   iproute2 nftables conntrack ethtool iperf3 socat tcpdump util-linux python3 scdoc mandoc ccache kmod procps
   shellcheck"
 
