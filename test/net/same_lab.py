@@ -5,6 +5,8 @@ The ends have no IP stack of their own: their addresses are static neighbours on
 frames are written and read with packet sockets.
 """
 import errno
+import json
+import os
 import select
 import socket
 import struct
@@ -29,6 +31,7 @@ net/netfilter/nf_conntrack_udp_timeout=120
 _PACKET_AUXDATA, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 8, 6, 23
 _SOL_PACKET, _SO_RCVBUFFORCE, _SO_SNDBUFFORCE = 263, 33, 32
 _ETH_P_ALL = 3
+_TUNNEL_UP = "link set tun0 up\naddr add 10.9.0.1/32 dev tun0\nroute add 10.9.0.0/24 dev tun0"
 _TP_STATUS_CSUMNOTREADY, _TP_STATUS_VLAN_VALID = 1 << 3, 1 << 4
 
 
@@ -43,9 +46,14 @@ class Router(lab.Lab):
         super().__init__("L", "R", "W", tag=tag)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
         self.sockets = {}
+        self.flip = False  # a fault: one bit of some frames changes before it is compared
         try:
-            self._links()
+            (variant.links or Router.wires)(self)
             self._router()
+            if variant.ipip is not None:
+                self._tunnel()
+            if variant.extra:
+                self["R"].ip(variant.extra)
             for side, dev in (("L", "la"), ("W", "wa")):
                 self.sockets[side] = self._socket(side, dev)
             if daemon:
@@ -54,38 +62,66 @@ class Router(lab.Lab):
             self.close()
             raise
 
-    def _links(self):
+    def wires(self):
+        """L and W are R's neighbours."""
         for end, peer, side in (("la", "ra", "L"), ("wa", "rb", "W")):
             self.veth(side, end, "R", peer, "address " + MACS[end].hex(":"), "address " + MACS[peer].hex(":"))
-            self[side].sysctl_set("net/ipv4/ip_forward", 0)
-            self[side].ip("link set %s mtu %d arp off" % (end, LINK_MTU))
-            if self.hook == "xdp":  # a veth delivers redirected frames only to a peer with NAPI
-                self[side].run("ethtool", "-K", end, "gro", "on", "tx", "off")
+            self.prepare_end(side, end)
+
+    def prepare_end(self, side, end):
+        self[side].sysctl_set("net/ipv4/ip_forward", 0)
+        self[side].ip("link set %s mtu %d arp off" % (end, LINK_MTU))
+        if self.hook == "xdp":  # a veth delivers redirected frames only to a peer with NAPI
+            self[side].run("ethtool", "-K", end, "gro", "on", "tx", "off")
 
     def _router(self):
         v = self.variant
         neighbours = ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
-                      for net, dev, end in (("192.0.2.", "ra", "la"), ("198.51.100.", "rb", "wa"))
+                      for net, dev, end in (("192.0.2.", "ra", "la"), ("198.51.100.", v.outside, "wa"))
                       for k in range(2, 10)]
-        self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set rb mtu %d" % v.wan_mtu,
-                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev rb",
+        self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set %s mtu %d" % (v.outside, v.wan_mtu),
+                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev " + v.outside,
                                 # "No route" is answered at a rate that no namespace can set.
                                 "route add blackhole default"] + neighbours))
-        for setting in SYSCTLS:
-            self["R"].sysctl_set(*setting.split("="))
+        for setting in SYSCTLS + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
+            key, value = setting.split("=")
+            # Up to 6.12 the limit of all ICMP messages is the machine's: whoever owns the machine lifts it.
+            if "icmp_msgs" not in key or self._has(key):
+                self["R"].sysctl_set(key, value)
         # With this setting the slow path alone calls a wrong L4 checksum INVALID: documented.
         self["R"].sysctl_set("net/netfilter/nf_conntrack_checksum", int(v.l4_checks))
         self["R"].nft(v.nft_rules())
         # The fast run has no window checks; that the daemon sees to this by itself is tested as well.
         self["R"].sysctl_set("net/netfilter/nf_conntrack_tcp_be_liberal", int(not self.attached))
 
+    def _has(self, key):
+        with self["R"].entered():
+            return os.path.exists("/proc/sys/" + key)
+
+    def _tunnel(self):
+        """The kernel's own ipip device."""
+        self["R"].ip("link add tun0 type ipip %s\n%s" % (self.variant.ipip, _TUNNEL_UP))
+
     def _daemon(self):
         self.start()
-        if self.variant.tunnel:
+        if self.variant.needs_daemon:
             self.ftctl("tunnel", "add", "tun0", "mode", "ipip", "local", "198.51.100.1", "remote", "198.51.100.2")
-            self["R"].ip("link set tun0 up\naddr add 10.9.0.1/32 dev tun0\nroute add 10.9.0.0/24 dev tun0")
+            self["R"].ip(_TUNNEL_UP)
         if self.attached:
-            self.ftctl("attach", "ra", "rb", "--mode", self.hook, *(["--force"] if self.hook == "xdp" else []))
+            self._attach()
+
+    def _attach(self):
+        options = ["--mode", self.hook] + (["--force"] if self.hook == "xdp" else [])
+        done = self.ftctl_raw("attach", *self.variant.attach, *options, as_json=True)
+        want = self.variant.unattachable
+        if (done.returncode == 0) == bool(want) or want not in done.stdout + done.stderr:
+            raise HarnessError("ftctl attach %s: exit code %d, %s%s" % (
+                " ".join(self.variant.attach), done.returncode, done.stdout, done.stderr))
+
+    def forwarded(self):
+        """Packets that R's forward chain has seen."""
+        text = self["R"].run("nft", "-j", "list", "counters", "table", "inet", "watch").stdout
+        return next(item["counter"]["packets"] for item in json.loads(text)["nftables"] if "counter" in item)
 
     def close(self):
         for sock in getattr(self, "sockets", {}).values():
@@ -127,6 +163,8 @@ class Router(lab.Lab):
                     raise HarnessError("receiving at %s: %s" % (side, error)) from error
                 if flags & socket.MSG_TRUNC:
                     raise HarnessError("truncated frame at " + side)
+                if self.flip and frame[12:14] == b"\x08\x00" and 300 <= int.from_bytes(frame[16:18], "big") <= 400:
+                    frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
                 got.append((side, frame, _state(extra)))
         return got
 

@@ -188,7 +188,7 @@ def fast(recipe, conn, variant):
     """What the fast path does with it when the flow is live: it "must" or "may" take it, or "never"
     does. Independent of the datapath: from the contract's list."""
     keys = _relevant(recipe, conn, variant)
-    if keys & _STACK:
+    if not variant.fast or keys & _STACK.difference(variant.doubt):
         return "never"
     packet = inner_packet(recipe, conn)
     total, side = int.from_bytes(packet[2:4], "big"), conn.sender(recipe["dir"])
@@ -211,4 +211,4 @@ def fast(recipe, conn, variant):
             return "may"
     if variant.tunnel and not recipe.get("df", 1):
         return "may"
-    return "may" if keys & _DOUBT else "must"
+    return "may" if keys & _DOUBT.union(variant.doubt) else "must"

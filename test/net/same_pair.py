@@ -69,9 +69,9 @@ class Pair:
         self.labs, self.serial, self.round_no = [], 0, -1
         self.conns, self.arrived = [], 0  # frames that came out of the plain router
         try:
-            self.plain = Router("plain", variant, args.hook, daemon=variant.tunnel, attach=False)
+            self.plain = Router("plain", variant, args.hook, daemon=variant.needs_daemon, attach=False)
             self.labs.append(self.plain)
-            self.test = Router("test", variant, args.hook, daemon=variant.tunnel or not args.plain,
+            self.test = Router("test", variant, args.hook, daemon=variant.needs_daemon or not args.plain,
                                attach=not args.plain)
             self.labs.append(self.test)
         except BaseException:
@@ -169,6 +169,9 @@ class Pair:
         if self.round_no == 0:
             self._assure()
         self.warm_up()
+        if self.round_no == 0 and self.variant.learnt:
+            self._learn()
+            self.warm_up()
 
     def _must_pass(self, extra, conn, direction):
         """A packet that has to come out, translated as the variant says, at both routers."""
@@ -194,8 +197,23 @@ class Pair:
                     self._must_pass({}, conn, "o")
                     self._must_pass({}, conn, "r")
 
+    def _learn(self):
+        """A router behind W says that the tunnel's packets are too large (RFC 1191)."""
+        outer = frames.ipv4(R_WAN, W_HOST, IPIP, bytes(8))
+        error = frames.icmp(3, 4, self.variant.learnt.to_bytes(4, "big"), outer)
+        frame = frames.ethernet(MACS["rb"], MACS["wa"], frames.ETH_IP,
+                                frames.ipv4("198.51.100.3", R_WAN, ICMP, error))
+        found = self.exchange([("W", frame)])
+        if found:
+            raise DifferenceFound([], found)
+        for lab in self.labs:
+            told = lab["R"].ip("route get " + W_HOST)
+            if "mtu %d" % self.variant.learnt not in told:
+                raise HarnessError("%s has learnt no path MTU: %s" % (lab.tag, told))
+        time.sleep(1.2)  # the bound for what changes without a message of the kernel
+
     def warm_up(self, seconds=15.0):
-        """Sends plain packets until both directions of every connection are live."""
+        """Sends plain packets until both directions of every connection are live (or refused, where they must be)."""
         if not self.test.attached:
             return
         end = time.monotonic() + seconds
@@ -204,8 +222,8 @@ class Pair:
             if not rest:
                 return
             if time.monotonic() > end:
-                raise NotFast("not live after %g s: %s\nrefused: %s\nflows: %s\nlog:\n%s" % (
-                    seconds, sorted({"%d %s" % (c.index, c.orig) for c in rest}),
+                raise NotFast("not %s after %g s: %s\nrefused: %s\nflows: %s\nlog:\n%s" % (
+                    "live" if self.variant.fast else "refused: " + self.variant.refused, seconds, sorted({"%d %s" % (c.index, c.orig) for c in rest}),
                     self.test.ftctl_raw("flows", "state", "refused").stdout, self.test.ftctl_raw("flows").stdout,
                     self.test.log_tail()))
             for conn in rest:
@@ -222,14 +240,18 @@ class Pair:
     def _flow(self, conn):
         if self._flows is None:
             self._flows = {}
-            for flow in self.test.flows() or []:
+            for flow in self.test.flows(*([] if self.variant.fast else ["state", "refused"])) or []:
                 match = flow["orig"]["match"]
                 self._flows[(flow["l4proto"], match["src"], match["sport"], match["dst"], match["dport"])] = flow
         tup = conn.orig
         return self._flows.get(("tcp" if conn.proto == TCP else "udp", tup.src, tup.sport, tup.dst, tup.dport))
 
     def _live(self, conn, direction):
+        if self.variant.unattachable:
+            return True
         flow = self._flow(conn)
+        if self.variant.refused:
+            return bool(flow and flow["reason"].startswith(self.variant.refused))
         return bool(flow and flow["state"] == "live" and flow["orig" if direction == "o" else "reply"]["live"])
 
     def all_live(self):
@@ -245,7 +267,7 @@ class Pair:
         for conn in self.conns:
             flow = self._flow(conn)
             for direction, key in (("o", "orig"), ("r", "reply")):
-                if flow:
+                if flow and self.variant.fast:
                     result[(conn.index, direction)] = flow[key]["packets"]
         return result
 
@@ -253,6 +275,11 @@ class Pair:
         """Packets that went to the stack although their flow is known: reasons that come and go."""
         reasons = ("trickle", "stale", "pending")
         return sum(dev["reasons"].get(name, 0) for dev in self.test.stats()["devices"] for name in reasons)
+
+    def bypass(self):
+        """(packets that only the plain router's forward chain saw, packets the fast path says it took)."""
+        taken = sum(device["fast_packets"] for device in self.test.stats()["devices"])
+        return self.plain.forwarded() - self.test.forwarded(), taken
 
     def expected(self, recipes):
         """(least, most) packets by (connection, direction) the fast path should have carried."""

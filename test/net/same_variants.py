@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The NAT and tunnel settings the differential test runs with, and their connections."""
 import dataclasses
+import typing
 
 from frames import TCP, UDP
 
@@ -54,12 +55,33 @@ class Variant:
     lan_mtu: int = 1600  # of ra; the links themselves carry more
     wan_mtu: int = 1500  # of rb
     l4_checks: bool = False  # nf_conntrack_checksum, as kernels have it by default
+    # What follows makes rows for kernels that have the devices (test/vm/rows.py).
+    ipip: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0 type ipip`
+    links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
+    outside: str = "rb"  # R's device with the address R_WAN
+    attach: tuple = ("ra", "rb")
+    extra: str = ""  # more lines for ip(8) in R, at last
+    nft: str = ""  # more rules in R
+    limit: int = 0  # largest packet towards W, where it is not the MTU of rb that says so
+    learnt: int = 0  # W tells R, once the connections are fast, that its path takes so many bytes only
+    doubt: tuple = ()  # recipe keys that are out of R's sight here: the packet may be fast
+    refused: str = ""  # no connection is fast, and `flows state refused` gives this reason
+    unattachable: str = ""  # `attach` refuses with this text; nothing is fast
+
+    @property
+    def needs_daemon(self):
+        """The tunnel is ftctl's own, at the plain router as well."""
+        return self.tunnel and self.ipip is None
+
+    @property
+    def fast(self):
+        return not (self.refused or self.unattachable)
 
     def out_mtu(self, side):
         """The largest packet R forwards towards this side without fragmenting."""
         if side == "L":
             return self.lan_mtu
-        return self.wan_mtu - 20 if self.tunnel else self.wan_mtu
+        return self.limit or (self.wan_mtu - 20 if self.tunnel else self.wan_mtu)
 
     @property
     def wan_host(self):
@@ -94,8 +116,11 @@ class Variant:
                     Tuple(L_HOST, service, self.wan_host, sport))
 
     def nft_rules(self):
-        out = "tun0" if self.tunnel else "rb"
-        rules = ["table inet watch { chain f { type filter hook forward priority 0; ct state new counter; }; }"]
+        out = "tun0" if self.tunnel else self.outside
+        rules = ["table inet watch { counter forwarded { }\n"
+                 " chain f { type filter hook forward priority 0; ct state new counter; counter name forwarded; }; }"]
+        if self.nft:
+            rules.append(self.nft)
         post, pre = [], []
         if self.ports:
             for proto, name in ((TCP, "tcp"), (UDP, "udp")):

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The rows of the oracle (tests/oracle.py): what is between L, R and W, and how R is set up. A row is a Variant of the
+differential test (test/net/same_variants.py); another encapsulation is one more row."""
+import dataclasses
+
+from lab import Netns, wait_until
+from same_lab import LINK_MTU, MACS
+from same_variants import Variant
+
+ENDS = "local 198.51.100.1 remote 198.51.100.2 "
+MACS_AT = {"ra": 10, "rb": 20}  # VLANs of the bridge
+
+
+# ------------------------------------------------------------------ what is between L, R and W
+
+def vlan_bridge(router):
+    """Both of R's ports are plugged into one VLAN-aware bridge, L and W into other ports of it."""
+    router.spaces["B"] = bridge = Netns(router, "B")
+    bridge.ip("link add br0 type bridge vlan_filtering 1 vlan_default_pvid 0 mcast_snooping 0\n"
+              f"link set br0 mtu {LINK_MTU} up")
+    for side, end, peer in (("L", "la", "ra"), ("W", "wa", "rb")):
+        vid, ports = MACS_AT[peer], (f"to-{end}", f"to-{peer}")
+        router.veth(side, end, "B", ports[0], "address " + MACS[end].hex(":"))
+        router.veth("R", peer, "B", ports[1], "address " + MACS[peer].hex(":"))
+        router.prepare_end(side, end)
+        bridge.ip("\n".join(f"link set {port} mtu {LINK_MTU} master br0" for port in ports))
+        # L and W send with any source address: nothing is learnt from that.
+        bridge.run("bridge", "-batch", "-", text="".join(
+            f"vlan add dev {port} vid {vid} pvid untagged\nlink set dev {port} learning off\n"
+            f"fdb replace {MACS[dev].hex(':')} dev {port} master static vlan {vid}\n"
+            for port, dev in zip(ports, (end, peer))))
+
+
+def bond(router):
+    """R's way to W is a bond of one port."""
+    router.wires()
+    router["R"].ip("link add bond0 type bond mode active-backup miimon 20\nlink set rb down\n"
+                   "link set rb master bond0\nlink set bond0 up")
+    wait_until(lambda: router["R"].ip_json("link show dev bond0")[0]["operstate"] == "UP", 10, "bond0 has a carrier")
+
+
+def vrf(router):
+    """Both of R's devices are in a VRF."""
+    router.wires()
+    router["R"].ip("link add vrf1 type vrf table 10\nlink set vrf1 up\nlink set ra master vrf1\nlink set rb master vrf1")
+
+
+# ------------------------------------------------------------------ the table
+
+@dataclasses.dataclass(frozen=True)
+class Row(Variant):
+    quick: bool = False  # in the default set
+
+
+def tunnel(name, words, **more):
+    return Row(name, tunnel=True, ipip=ENDS + words, **more)
+
+
+def ruled(name, rule, **more):
+    """Main has another way to W; a rule leads to the right one."""
+    return Row(name, extra=f"rule add {rule} lookup 100\nroute add 198.51.100.0/24 dev rb table 100\n"
+                           "route add 192.0.2.0/24 dev ra table 100\nroute add 198.51.100.2/32 via 192.0.2.9 dev ra",
+               **more)
+
+
+NAT = {"none": {}, "masquerade": {"masquerade": True}, "dnat": {"dnat": True}, "both": {"dnat": True, "ports": True}}
+
+ROWS = {row.name: row for row in (
+    # Plain forwarding, all forms of NAT, by this kernel.
+    *(Row(f"nat-{name}", **nat, l4_checks=name == "dnat") for name, nat in NAT.items()),
+    Row("route-mtu", extra="route add 198.51.100.2/32 dev rb mtu 1300", limit=1300, masquerade=True),
+    Row("route-mtu-lock", extra="route add 198.51.100.2/32 dev rb mtu lock 1300", limit=1300),
+
+    # The kernel's own ipip device.
+    tunnel("ipip-inherit", "tos inherit ttl inherit", quick=True, **NAT["both"]),
+    tunnel("ipip-fixed", "tos 0x48 ttl 33", quick=True, **NAT["masquerade"], lan_mtu=1400),
+    tunnel("ipip-tos-inherit", "tos inherit ttl 65", **NAT["dnat"]),
+    tunnel("ipip-ttl-inherit", "tos 0xb8 ttl inherit", **NAT["none"], wan_mtu=1400),
+    tunnel("ipip-nopmtudisc", "tos inherit ttl inherit nopmtudisc", quick=True),
+    tunnel("ipip-nopmtudisc-nat", "ttl inherit nopmtudisc", **NAT["both"]),
+    # The tunnel takes more than fits: without DF the outer packet leaves in fragments.
+    tunnel("ipip-outer-fragments", "nopmtudisc", extra="link set tun0 mtu 1500", limit=1480),
+    tunnel("ipip-small", "tos inherit", extra="link set tun0 mtu 1300", limit=1300, **NAT["masquerade"]),
+    tunnel("ipip-route-mtu", "", extra="route add 198.51.100.2/32 dev rb mtu 1400", limit=1380, **NAT["dnat"]),
+    tunnel("ipip-learnt", "tos inherit", learnt=1400, limit=1380, quick=True, **NAT["both"]),
+    tunnel("ipip-device", "dev rb", **NAT["none"]),
+    Row("ipip-any-local", tunnel=True, ipip="remote 198.51.100.2", **NAT["masquerade"]),
+    tunnel("ipip-fwmark", "fwmark 5", refused="tunnel"),
+
+    # A bridge with VLAN filtering below the router. Tags of the port's own VLAN end there.
+    Row("bridge", links=vlan_bridge, quick=True, doubt=("vlan",), **NAT["masquerade"]),
+    tunnel("bridge-ipip", "tos inherit", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
+
+    # Policy routing: right where the rule asks what the daemon knows, else refused.
+    ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),
+    ruled("rule-to", "to 198.51.100.0/24", **NAT["dnat"]),
+    ruled("rule-iif", "iif ra", **NAT["both"]),
+    Row("rule-ports", extra="rule add ipproto udp dport 4000-4003 lookup 100\n"
+                            "route add 198.51.100.0/24 dev rb table 100"),
+    Row("rule-fwmark", extra="rule add fwmark 7 lookup 100", refused="policy-routed", quick=True),
+    Row("rule-tos", extra="rule add tos 0x10 lookup 100", refused="policy-routed"),
+    Row("route-tos", extra="route add 198.51.100.2/32 tos 0x10 dev rb", refused="policy-routed"),
+
+    # Devices with a master.
+    Row("vrf", links=vrf, unattachable="port of vrf1"),
+    Row("bond-port", links=bond, outside="bond0", unattachable="port of bond0"),
+    Row("bond", links=bond, outside="bond0", attach=("ra", "bond0"), **NAT["masquerade"]),
+)}

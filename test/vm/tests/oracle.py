@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The oracle: the differential test (test/net/same.py) with this kernel's own devices, row by row of test/vm/rows.py.
+
+FTCTL_VM_ROWS: quick (default), all, or names with commas. FTCTL_VM_PACKETS: random packets for each row (beside the
+chosen ones). FTCTL_VM_SEED repeats a run."""
+import os
+import sys
+import time
+
+VM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [VM, os.path.join(os.path.dirname(VM), "net")]
+
+# pylint: disable=wrong-import-position
+import lab  # noqa: E402
+import same  # noqa: E402
+from rows import ROWS  # noqa: E402
+
+
+def chosen():
+    words = os.environ.get("FTCTL_VM_ROWS") or "quick"
+    if words in ("quick", "all"):
+        return [row for row in ROWS.values() if row.quick or words == "all"]
+    return [ROWS[name] for name in words.split(",")]
+
+
+def lift_icmp_limit():
+    """Up to 6.12 it is one for the machine; two routers would not be equal."""
+    for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
+        with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
+            file.write(str(value))
+
+
+def main():
+    args = same.parse_args(["--build", lab.BIN, *sys.argv[1:]])
+    if "FTCTL_VM_SEED" in os.environ:
+        args.seed = int(os.environ["FTCTL_VM_SEED"])
+    packets = int(os.environ.get("FTCTL_VM_PACKETS", "320"))
+    rows = chosen()
+    lab.exit_on_signals()
+    lift_icmp_limit()
+    print(f"seed {args.seed}, kernel {os.uname().release}", flush=True)
+    failed = []
+    for row in rows:
+        started = time.monotonic()
+        try:
+            good = same.run_variant(args, row, packets)
+        except (same.HarnessError, lab.Failure) as failure:
+            print(f"HARNESS: row {row.name}: {failure}", flush=True)
+            good = False
+        if not good:
+            failed.append(row.name)
+            print(f"FAIL: row {row.name} after {time.monotonic() - started:.1f} s", flush=True)
+    print(f"{len(rows) - len(failed)} of {len(rows)} rows hold" + (f"; not: {' '.join(failed)}" if failed else ""))
+    return 1 if failed else 0
+
+
+sys.exit(main())
