@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Runs rows, keeps the topology between them, reports one line for each."""
+import contextlib
+import fnmatch
+import os
+import platform
+import time
+
+import judge
+import rows
+import rules
+import topology
+from exchange import Exchange
+from lab import Failure, Skip, check, check_equal
+
+
+class Bench:
+    """The topology of the moment. It is built again for another hook, and after a failure."""
+
+    def __init__(self):
+        self.lab, self.hook, self.mtus, self.attached = None, None, None, False
+
+    def ready(self, row):
+        if self.lab is None or self.hook != row.hook:
+            self.close()
+            self.lab, self.hook, self.mtus = topology.build(row.hook), row.hook, None
+        if self.mtus != row.mtus:
+            topology.set_mtus(self.lab, row.mtus)
+            self.mtus = row.mtus
+        topology.path_mtu_discovery(self.lab, row.pmtu)
+        if not self.attached and row.expect != "plain":
+            self.lab.start()
+            self.attached = True
+            self.attach(row, "veth0", "veth1")
+        return self.lab
+
+    def attach(self, row, *devices):
+        force = ("--force",) if row.hook == "xdp" else ()
+        done = self.lab.ftctl("attach", *devices, "--mode", row.hook, *force)
+        hooks = {device["name"]: device["hook"] for device in done["devices"]}
+        check_equal(hooks, dict.fromkeys(devices, row.hook), "hooks")
+
+    @contextlib.contextmanager
+    def attached_for(self, row):
+        """row.attach only for the length of the block; veth0 and veth1 stay attached (see ready())."""
+        if row.attach:
+            self.attach(row, *row.attach)
+        try:
+            yield
+        finally:
+            if row.attach and self.lab.alive():
+                self.lab.detach(*row.attach)
+
+    def close(self):
+        """Detaches, and checks that nothing of ftctl stays."""
+        lab, attached, self.lab, self.attached = self.lab, self.attached, None, False
+        if lab is None:
+            return
+        try:
+            if attached:
+                lab.detach()
+                lab.stop()
+                check_equal(lab.daemon.returncode, 0, "exit code of ftctld")
+        finally:
+            lab.close()
+        check(not attached or not lab.left_behind, f"left behind: {lab.left_behind}")
+
+    def discard(self):
+        lab, self.lab, self.attached = self.lab, None, False
+        if lab is not None:
+            lab.close()
+
+
+def explain(lab):
+    """What a person would look at next, while everything is still as it was."""
+    with contextlib.suppress(Exception):
+        lab.explain_failure()
+        print("---- nsr1's ruleset\n" + lab["nsr1"].run("nft", "list", "ruleset", ok=False).stdout[:4000])
+
+
+def run_row(bench, row, seed):
+    """Returns a few words about what was seen."""
+    lab = bench.ready(row)
+    with contextlib.ExitStack() as stack:
+        for stage in row.stages:
+            stack.enter_context(topology.STAGES[stage](lab))
+        stack.enter_context(bench.attached_for(row))
+        rules.load(lab, row)
+        rules.listen(lab)
+        target = (topology.DNAT_ADDR, topology.DNAT_PORT) if row.nat in ("dnat", "both") else (topology.NS2, topology.PORT)
+        exchange = Exchange(lab["ns1"], lab["ns2"], target, (topology.NS2, topology.PORT), row.size, seed)
+        stack.callback(exchange.abandon)
+        try:
+            judge.before(lab, row, exchange)
+            took = exchange.files()
+            said = judge.after(lab, row, exchange)
+            exchange.close()
+            judge.dscp(lab, row)
+        except (Failure, OSError):
+            explain(lab)
+            raise
+        return f"{said}; files {took:.2f} s"
+
+
+def chosen(patterns, seed):
+    table = list(rows.ROWS) + rows.rerun(seed)
+    if not patterns:
+        return table, list(rows.LATER)
+    unknown = [word for word in patterns if not any(fnmatch.fnmatch(row.name, word) for row in table)]
+    check(not unknown, f"no row is called {' '.join(unknown)} (--list names them)")
+    return [row for row in table if any(fnmatch.fnmatch(row.name, word) for word in patterns)], []
+
+
+def run(patterns, seed):
+    """The rows whose names match one of `patterns` (all when there is none). Returns 0, 1 or 77."""
+    table, later = chosen(patterns, seed)
+    print(f"kernel {platform.release()}, ftctl of {os.environ.get('FTCTL_BIN_DIR', 'build')}, seed {seed}", flush=True)
+    tally = {"ok": [], "FAIL": [], "SKIP": []}
+    bench = Bench()
+    for row in table:
+        began = time.monotonic()
+        try:
+            result, said = "ok", run_row(bench, row, seed)
+        except Skip as reason:
+            result, said = "SKIP", str(reason)
+        except (Failure, OSError) as failure:
+            result, said = "FAIL", f"{type(failure).__name__}: {failure}"
+        tally[result].append(row.name)
+        ends = "" if row.mtus == topology.Mtus() else f" [{row.hook}, MTUs {row.mtus}]"
+        print(f"{result:5}{row.name}{ends}: {said} ({time.monotonic() - began:.1f} s)", flush=True)
+        if result == "FAIL":
+            bench.discard()
+    try:
+        bench.close()
+    except Failure as failure:
+        tally["FAIL"].append("the end")
+        print(f"FAIL the end: {failure}")
+    for row in later:
+        print(f"to come: {row.name}: needs {row.needs}")
+    print(f"{len(tally['ok'])} rows passed, {len(tally['FAIL'])} failed, {len(tally['SKIP'])} skipped, {len(later)} to come"
+          + "".join(f"; {word}: {' '.join(tally[key])}" for key, word in (("FAIL", "failed"), ("SKIP", "skipped")) if tally[key]))
+    if tally["FAIL"]:
+        return 1
+    return 0 if tally["ok"] else 77
