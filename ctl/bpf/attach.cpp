@@ -90,7 +90,9 @@ Result<Attachment> DatapathImpl::attach(std::uint32_t ifindex, const std::string
     return switch_hook(found->second, device, hook);
 }
 
-Result<Attachment> DatapathImpl::attach_new(const Device &device, ftctl_hook hook)
+// A record with its slot, its programs and its ingress program attached; `egress` does the other half.
+// All or nothing.
+Result<Record> DatapathImpl::make_record(const Device &device, ftctl_hook hook, const EgressStep &egress)
 {
     const auto tcx = ingress_by_tcx(device.ifindex, hook);
     if (!tcx)
@@ -106,13 +108,23 @@ Result<Attachment> DatapathImpl::attach_new(const Device &device, ftctl_hook hoo
     if (auto programs = load_instance(maps_, hook, {*slot, device.ifindex, false}); !programs)
         done = tl::unexpected(programs.error());
     else if (done = attach_ingress(record, device, *programs, *tcx); done)
-        done = attach_egress(record, device, *programs);
+        done = egress(record, *programs);
     if (!done) {
         abandon(record);
         return tl::unexpected(done.error());
     }
-    const Attachment attachment = describe(record);
-    records_.insert_or_assign(device.ifindex, std::move(record));
+    return record;
+}
+
+Result<Attachment> DatapathImpl::attach_new(const Device &device, ftctl_hook hook)
+{
+    auto record = make_record(device, hook, [&](Record &fresh, const Instance &programs) {
+        return attach_egress(fresh, device, programs);
+    });
+    if (!record)
+        return tl::unexpected(record.error());
+    const Attachment attachment = describe(*record);
+    records_.insert_or_assign(device.ifindex, std::move(*record));
     count_failed_transmissions();
     return attachment;
 }
@@ -195,26 +207,12 @@ Result<Attachment> DatapathImpl::replace_programs(Record &record, const Device &
 // Attach the new ingress program, hand the witness over, detach the old ingress program.
 Result<Attachment> DatapathImpl::switch_hook(Record &record, const Device &device, ftctl_hook hook)
 {
-    const auto tcx = ingress_by_tcx(device.ifindex, hook);
-    if (!tcx)
-        return tl::unexpected(tcx.error());
-    const auto slot = take_slot(device, hook);
-    if (!slot)
-        return tl::unexpected(slot.error());
-    Record fresh;
-    fresh.slot = *slot;
-    fresh.ifindex = device.ifindex;
-    fresh.hook = hook;
-    Status done;
-    auto programs = load_instance(maps_, hook, {*slot, device.ifindex, false});
-    if (!programs)
-        done = tl::unexpected(programs.error());
-    else if (done = attach_ingress(fresh, device, *programs, *tcx); done)
-        done = replace_program(record.egress, device, programs->egress.get());
-    if (!done) {
-        abandon(fresh);
-        return tl::unexpected(done.error());
-    }
+    auto made = make_record(device, hook, [&](Record &, const Instance &programs) {
+        return replace_program(record.egress, device, programs.egress.get());
+    });
+    if (!made)
+        return tl::unexpected(made.error());
+    Record &fresh = *made;
     fresh.made_qdisc = fresh.made_qdisc || record.made_qdisc;
     fresh.egress = std::move(record.egress);
     if (fresh.egress.is_clsact()) {

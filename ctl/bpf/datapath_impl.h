@@ -75,6 +75,8 @@ class DatapathImpl final : public Datapath {
                             const std::vector<std::uint8_t> &packet) override;
 
   private:
+    using EgressStep = std::function<Status(Record &, const Instance &)>;
+    Result<Record> make_record(const Device &device, ftctl_hook hook, const EgressStep &egress);
     Result<Attachment> attach_new(const Device &device, ftctl_hook hook);
     Result<Attachment> replace_programs(Record &record, const Device &device);
     Result<Attachment> switch_hook(Record &record, const Device &device, ftctl_hook hook);

@@ -143,8 +143,9 @@ Reply Engine::cmd_attach(const json &request)
         if (changed && !dry_run)
             server_->publish(
                 {{"event", "attach"}, {"device", device.name}, {"hook", hook_name(device.hook)}});
-        if (device.hook == FTCTL_HOOK_XDP && device.why.find("qdisc") != std::string::npos)
-            notes.emplace_back(device.name + ": XDP bypasses the egress qdisc");
+        const Link *link = kernel_->link_by_name(device.name);
+        if (device.hook == FTCTL_HOOK_XDP && link && shapes(*link))
+            notes.emplace_back(device.name + ": XDP bypasses the egress qdisc (" + link->qdisc + ")");
     }
     if (!dry_run && devices_->all().size() == 1)
         notes.emplace_back("a connection is taken only when the devices of both its directions are attached");

@@ -17,7 +17,7 @@ constexpr std::size_t kMaxFile = std::size_t{1} << 20;
 Config read_config(ConfigReader &root)
 {
     Config c;
-    root.keys({"devices", "tunnels", "limits", "trickle_s", "policy", "mark", "track"});
+    root.keys({"devices", "tunnels", "limits", "trickle_s", "policy", "mark", "packet_mark", "track"});
     std::set<std::string> names;
     root.each("devices", [&](ConfigReader &r) {
         DeviceConfig d = read_device(r);
@@ -40,6 +40,7 @@ Config read_config(ConfigReader &root)
     c.trickle_s = static_cast<std::uint8_t>(root.number("trickle_s", c.trickle_s, 0, 255));
     root.each("policy", [&](ConfigReader &r) { c.policy.push_back(read_policy(r)); });
     read_mark(root, c.mark_value, c.mark_mask);
+    c.mark_from_conntrack = read_packet_mark(root);
     c.track = root.boolean("track", c.track);
     return c;
 }

@@ -61,6 +61,9 @@ struct Config {
     std::vector<PolicyRule> policy;        ///< the first that matches counts; none matches: offload
     std::uint32_t mark_value = 0x80000000; ///< (conntrack mark & mask) == value: leave alone
     std::uint32_t mark_mask = 0x80000000;  ///< 0: no mark is looked at
+    /// The operator says that nft gives each packet its connection's mark before it is routed: rules on
+    /// marks can then be followed.
+    bool mark_from_conntrack = false;
     bool track = true; ///< keep conntrack on with a table of our own where nothing else does
 };
 

@@ -65,5 +65,7 @@ TunnelDecl read_tunnel(ConfigReader &r);
 PolicyRule read_policy(ConfigReader &r);
 /// "mark": "VALUE[/MASK]" or "none".
 void read_mark(ConfigReader &r, std::uint32_t &value, std::uint32_t &mask);
+/// "packet_mark": "unknown" (false) or "conntrack" (true).
+bool read_packet_mark(ConfigReader &r);
 
 } // namespace ftctl

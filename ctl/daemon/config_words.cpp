@@ -167,4 +167,15 @@ void read_mark(ConfigReader &r, std::uint32_t &value, std::uint32_t &mask)
     mask = *parsed_mask;
 }
 
+bool read_packet_mark(ConfigReader &r)
+{
+    if (!r.find("packet_mark"))
+        return false;
+    const std::string text = r.text("packet_mark");
+    if (text != "unknown" && text != "conntrack")
+        r.complain("packet_mark", "'packet_mark' is '" + text.substr(0, 40) + "'",
+                   "\"unknown\", or \"conntrack\" where nft sets each packet's mark to its connection's");
+    return text == "conntrack";
+}
+
 } // namespace ftctl

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include <linux/netfilter/nf_conntrack_common.h>
+#include <linux/netfilter/nf_conntrack_tcp.h>
 #include <netinet/in.h>
 #include <spdlog/spdlog.h>
 
@@ -71,8 +72,11 @@ void Connections::consider(CtEntry entry, bool from_dump)
             refuse_connection(entry, std::move(*refusal));
             return;
         } else {
+            const bool rerouted = settings_.mark_from_conntrack && entry.mark != conn.ct.mark;
             conn.ct = entry;
             conn.epoch = epoch_;
+            if (rerouted)
+                follow(entry.orig);
             return;
         }
     }
@@ -96,7 +100,7 @@ Decision<Ways> Connections::ways_for(const CtEntry &entry)
                           entry.orig.proto};
     if (xfrm_.touches(entry.orig) || xfrm_.touches(entry.reply) || xfrm_.touches(forwarded))
         return refuse(FTCTL_R_XFRM);
-    auto ways = resolve_ways(entry, kernel_);
+    auto ways = resolve_ways(entry, kernel_, settings_.mark_from_conntrack ? entry.mark : 0);
     if (ways && !settings_.allowed(entry.orig, kernel_.name(ways->reply.l3_oif)))
         return refuse(FTCTL_R_POLICY);
     return ways;
@@ -339,19 +343,19 @@ void Connections::mangled(const CtEntry &entry, unsigned detail)
 
 void Connections::closing(Connection &conn, std::uint8_t tcp_flags)
 {
-    constexpr std::uint8_t kSyn = 0x02, kRst = 0x04, kTcpClose = 7; // TCP_CONNTRACK_CLOSE
-    constexpr std::uint32_t kCloseTimeout = 10;                     // nf_conntrack_tcp_timeout_close
+    constexpr std::uint8_t kSyn = 0x02, kRst = 0x04;
+    constexpr std::uint32_t kCloseTimeout = 10; // nf_conntrack_tcp_timeout_close
     const Tuple orig = conn.ct.orig;
 
     remove(orig, tcp_flags & kRst ? "rst" : tcp_flags & kSyn ? "syn" : "fin");
     // Conntrack's last seen ACK is old news; without it the packets that end the connection count.
     (void)conntrack_.set_liberal(orig);
     if (tcp_flags & kRst) {
-        // A RST that is not at the ACK conntrack remembers leaves the entry ESTABLISHED for days
-        // ; nf_flow_table ends it the same way (flow_offload_fixup_ct).
+        // A RST that is not at the ACK conntrack remembers leaves the entry ESTABLISHED for days;
+        // nf_flow_table ends it the same way (flow_offload_fixup_ct).
         const auto entry = conntrack_.get(orig);
         if (entry && entry->tcp_state && !entry_closed(*entry))
-            (void)conntrack_.set_tcp_state(orig, kTcpClose, kCloseTimeout);
+            (void)conntrack_.set_tcp_state(orig, TCP_CONNTRACK_CLOSE, kCloseTimeout);
     } else {
         retry_later(orig, kSynCooling); // still ESTABLISHED then: it was not what it looked like
     }

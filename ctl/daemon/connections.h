@@ -59,6 +59,7 @@ class Connections {
 
     struct Settings {
         MarkRule mark;
+        bool mark_from_conntrack = false; ///< packets are routed with their connection's mark
         std::uint32_t trickle_s = 10;
         /// The operator's policy: may this original tuple, coming in by this device, have flows?
         std::function<bool(const Tuple &orig, const std::string &iif)> allowed;
@@ -97,9 +98,6 @@ class Connections {
     /// Returns how many.
     std::size_t remove_if(const std::function<bool(const Connection &)> &which, const char *why);
 
-    /// Flows left by an earlier daemon that no connection has claimed.
-    void drop_strays();
-
     [[nodiscard]] const std::unordered_map<Tuple, std::unique_ptr<Connection>, TupleHash> &all() const
     {
         return by_tuple_;
@@ -118,6 +116,8 @@ class Connections {
   private:
     void admit(const CtEntry &entry, bool from_dump);
     Decision<Ways> ways_for(const CtEntry &entry);
+    /// Asks for its ways again; false: it was removed.
+    bool follow(const Tuple &orig);
     bool insert(Connection &conn, const Ways &ways, const std::array<ftctl_flow, 2> &carry);
     bool insert_direction(Connection &conn, const Ways &ways, bool reply, const ftctl_flow &carry);
     std::array<ftctl_flow, 2> erase_flows(Connection &conn);

@@ -59,28 +59,34 @@ void Connections::resolve_again(const std::function<bool(const Connection &)> &w
     for (const Tuple &orig : affected) {
         if (++n % kBeatEvery == 0)
             beat();
-        Connection &conn = *by_tuple_.at(orig);
-        auto ways = ways_for(conn.ct);
-        if (!ways) {
-            const CtEntry ct = conn.ct;
-            remove(orig, reason_name(ways.error().reason));
-            refuse_connection(ct, ways.error());
-            continue;
-        }
-        const Way *there = paths_.way(conn.dir[0].path);
-        const Way *back = paths_.way(conn.dir[1].path);
-        if (there && back && *there == ways->orig && *back == ways->reply)
-            continue;
-        if (!insert(conn, *ways, erase_flows(conn))) {
-            const CtEntry ct = conn.ct;
-            by_id_.erase(conn.id);
-            by_reply_.erase(conn.ct.reply);
-            by_tuple_.erase(orig);
-            refuse_connection(ct, {FTCTL_R_TABLE_FULL, {}});
-            continue;
-        }
-        watch();
+        (void)follow(orig);
     }
+}
+
+bool Connections::follow(const Tuple &orig)
+{
+    Connection &conn = *by_tuple_.at(orig);
+    auto ways = ways_for(conn.ct);
+    if (!ways) {
+        const CtEntry ct = conn.ct;
+        remove(ct.orig, reason_name(ways.error().reason));
+        refuse_connection(ct, ways.error());
+        return false;
+    }
+    const Way *there = paths_.way(conn.dir[0].path);
+    const Way *back = paths_.way(conn.dir[1].path);
+    if (there && back && *there == ways->orig && *back == ways->reply)
+        return true;
+    if (!insert(conn, *ways, erase_flows(conn))) {
+        const CtEntry ct = conn.ct;
+        by_id_.erase(conn.id);
+        by_reply_.erase(ct.reply);
+        by_tuple_.erase(ct.orig);
+        refuse_connection(ct, {FTCTL_R_TABLE_FULL, {}});
+        return false;
+    }
+    watch();
+    return true;
 }
 
 void Connections::refresh_paths(const std::vector<std::uint32_t> &paths)
@@ -276,11 +282,6 @@ std::size_t Connections::remove_if(const std::function<bool(const Connection &)>
     for (const Tuple &orig : found)
         remove(orig, why);
     return found.size();
-}
-
-void Connections::drop_strays()
-{
-    (void)walk([] {});
 }
 
 } // namespace ftctl

@@ -18,12 +18,6 @@ namespace {
 /// NETDEV_XDP_ACT_* (include/uapi/linux/netdev.h)
 constexpr std::uint64_t kXdpRedirect = 2, kXdpNdoXmit = 4;
 
-bool shapes(const std::string &qdisc)
-{
-    constexpr std::array kPlain = {"", "noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "noop"};
-    return std::find(kPlain.begin(), kPlain.end(), qdisc) == kPlain.end();
-}
-
 /// As struct ftctl_slot has it.
 std::uint64_t as_number(const Mac &mac)
 {
@@ -46,6 +40,12 @@ std::optional<std::string> xdp_impossible(const Link &link)
     return "the driver cannot redirect frames at XDP";
 }
 
+bool shapes(const Link &link)
+{
+    constexpr std::array kPlain = {"", "noqueue", "mq", "pfifo_fast", "fq_codel", "fq", "noop"};
+    return std::find(kPlain.begin(), kPlain.end(), link.qdisc) == kPlain.end();
+}
+
 std::optional<std::string> xdp_obstacle(const Link &link)
 {
     if (auto impossible = xdp_impossible(link); impossible && link.kind != "veth")
@@ -54,7 +54,7 @@ std::optional<std::string> xdp_obstacle(const Link &link)
         return "veth hands over frames with unfinished checksums and hidden VLAN tags";
     if (!link.kind.empty())
         return link.kind + " devices have no native XDP that forwards exactly";
-    if (shapes(link.qdisc))
+    if (shapes(link))
         return "XDP would bypass the qdisc " + link.qdisc;
     if (const auto features = device_features(link.name); features && features->rx_vlan_offload)
         return "rx-vlan-offload hides VLAN tags from XDP (ethtool -K " + link.name + " rxvlan off)";

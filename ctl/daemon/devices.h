@@ -76,6 +76,8 @@ class Devices {
     std::map<std::string, Device> devices_;
 };
 
+/// The root qdisc does more than queue packets, so that it matters when XDP transmits below it.
+bool shapes(const Link &link);
 /// What makes XDP useless on this device whatever the operator says: frames would be lost.
 std::optional<std::string> xdp_impossible(const Link &link);
 /// What speaks against XDP on this device, the impossible included; nothing when it can have it.

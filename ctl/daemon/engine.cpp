@@ -89,6 +89,8 @@ Status Engine::open()
     tunnels_ = std::make_unique<Tunnels>(*kernel_, *loop_);
     Connections::Settings settings;
     settings.mark = {config_.mark_value, config_.mark_mask};
+    settings.mark_from_conntrack = config_.mark_from_conntrack;
+    kernel_->marks_are_known(config_.mark_from_conntrack);
     settings.trickle_s = config_.trickle_s;
     settings.allowed = [this](const Tuple &orig, const std::string &iif) {
         return policy_allows(config_, orig, iif);
@@ -152,7 +154,7 @@ Status Engine::restore()
             spdlog::error("{}: {}", tracked.error().what, tracked.error().why);
         resync_now();
     }
-    connections_->drop_strays();
+    (void)connections_->walk([this] { beat(); }); // flows that no connection has claimed go
     if (auto done = save(); !done)
         spdlog::warn("{}: {}", done.error().what, done.error().why);
     beating_ = true;
@@ -223,12 +225,7 @@ void Engine::poll_underlays()
     for (const auto &[index, link] : kernel_->links()) {
         if (!link.tunnel)
             continue;
-        RouteQuery query;
-        query.dst = link.tunnel->remote;
-        query.src = link.tunnel->local;
-        query.oif = link.tunnel->link;
-        query.proto = IPPROTO_IPIP;
-        const auto answer = kernel_->route(query);
+        const auto answer = kernel_->route(underlay_query(*link.tunnel));
         const auto now = answer ? std::make_pair(answer->gateway, answer->mtu) : std::make_pair(IpAddr{}, 0U);
         const auto it = underlays_.find(index);
         if (it != underlays_.end() && it->second == now)

@@ -116,7 +116,7 @@ void Engine::on_route_events()
                               [this](const NetconfChanged &) { dirty_.settings = true; },
                               [this](const NexthopChanged &) { dirty_.everything = true; },
                               [this](const Overrun &) {
-                                  ct_overruns_++;
+                                  spdlog::warn("route events were lost; reading everything again");
                                   if (auto done = kernel_->refresh(); !done)
                                       spdlog::error("{}: {}", done.error().what, done.error().why);
                                   connections_->refresh_paths(connections_->paths().all());

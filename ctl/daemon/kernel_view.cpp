@@ -93,7 +93,8 @@ Status KernelView::refresh_rules()
     const auto traits = control_->route_traits(AF_INET);
     if (!traits)
         return tl::unexpected(traits.error());
-    policy_routed_ = rules->fwmark || rules->tos || rules->other || traits->tos;
+    mark_rules_ = rules->fwmark;
+    other_rules_ = rules->tos || rules->other || traits->tos;
     return {};
 }
 

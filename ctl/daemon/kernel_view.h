@@ -52,8 +52,10 @@ class KernelView : public Fib {
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
     /// A rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
-    [[nodiscard]] bool policy_routed() const { return policy_routed_; }
+    [[nodiscard]] bool policy_routed() const { return other_rules_ || (mark_rules_ && !marks_known_); }
 
+    /// The operator says what mark each packet is routed with: rules on marks are then no obstacle.
+    void marks_are_known(bool known) { marks_known_ = known; }
     void set_attached(std::uint32_t ifindex, bool on);
     /// A tunnel made by `ftctl tunnel add`: the TUN device `name` has these settings.
     void declare_tunnel(const std::string &name, const TunnelConfig &config);
@@ -76,7 +78,9 @@ class KernelView : public Fib {
     std::set<std::uint32_t> attached_;
     std::set<IpAddr> local_;
     Sysctls sysctls_;
-    bool policy_routed_ = false;
+    bool marks_known_ = false;
+    bool mark_rules_ = false;
+    bool other_rules_ = false;
 };
 
 } // namespace ftctl

@@ -56,13 +56,7 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib 
     if (!(device.flags & IFF_UP))
         return refuse(FTCTL_R_PATH, device.name);
 
-    RouteQuery query;
-    query.dst = config.remote;
-    query.src = config.local;
-    query.oif = config.link;
-    query.proto = IPPROTO_IPIP;
-    query.tos = config.tos & 1 ? 0 : config.tos;
-    const auto underlay = fib.route(query);
+    const auto underlay = fib.route(underlay_query(config));
     if (!underlay)
         return tl::unexpected(no_route(underlay.error(), config.remote));
     if (const auto unicast = check_unicast(*underlay, config.remote); !unicast)
@@ -107,6 +101,17 @@ std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link)
     return std::min(mtu, 0xffffU);
 }
 
+RouteQuery underlay_query(const TunnelConfig &tunnel)
+{
+    RouteQuery query;
+    query.dst = tunnel.remote;
+    query.src = tunnel.local;
+    query.oif = tunnel.link;
+    query.proto = IPPROTO_IPIP;
+    query.tos = tunnel.tos & 1 ? 0 : tunnel.tos;
+    return query;
+}
+
 std::optional<std::string> tunnel_obstacle(const TunnelConfig &config)
 {
     if (config.mode != TunnelConfig::Mode::ipip)
@@ -144,27 +149,34 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
     return way;
 }
 
-Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib)
+Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib, std::uint32_t mark)
 {
     if (ends_here(entry, fib))
         return refuse(FTCTL_R_LOCAL);
 
     // Routing sees sources before SNAT and destinations after DNAT.
-    RouteQuery towards_server;
-    towards_server.dst = entry.reply.src;
-    towards_server.src = entry.orig.src;
-    towards_server.proto = entry.orig.proto;
-    towards_server.sport = entry.orig.sport;
-    towards_server.dport = entry.reply.sport;
-    RouteQuery towards_client;
-    towards_client.dst = entry.orig.src;
-    towards_client.src = entry.reply.src;
-    towards_client.proto = entry.orig.proto;
-    towards_client.sport = entry.reply.sport;
-    towards_client.dport = entry.orig.sport;
+    struct End {
+        const IpAddr &addr;
+        std::uint16_t port;
+    };
+    const End client{entry.orig.src, entry.orig.sport};
+    const End server{entry.reply.src, entry.reply.sport};
+    const auto towards = [&](const End &to, const End &from) {
+        RouteQuery query;
+        query.dst = to.addr;
+        query.src = from.addr;
+        query.proto = entry.orig.proto;
+        query.sport = from.port;
+        query.dport = to.port;
+        query.mark = mark;
+        return query;
+    };
+    RouteQuery towards_server = towards(server, client);
+    RouteQuery towards_client = towards(client, server);
 
     RouteQuery first;
-    first.dst = entry.orig.src;
+    first.dst = client.addr;
+    first.mark = mark;
     const auto guess = fib.route(first);
     if (!guess)
         return tl::unexpected(no_route(guess.error(), first.dst));

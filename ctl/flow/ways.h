@@ -50,8 +50,9 @@ struct Ways {
 
 /// The ways of a connection whose conntrack entry has been found eligible. The way in of each
 /// direction is taken to be the other one's way out: conntrack does not tell where packets come
-/// from, and a wrong guess matches no packet.
-Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib);
+/// from, and a wrong guess matches no packet. `mark` is what its packets carry when they are routed;
+/// it matters only where ip rules look at marks.
+Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib, std::uint32_t mark = 0);
 
 /// The way behind one route answer: through a tunnel device or not. `mtu` as ip_forward() sees it
 /// (ip_dst_mtu_maybe_forward) and, for a tunnel, as tnl_update_pmtu() would limit it.
@@ -60,6 +61,9 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
 /// ip_dst_mtu_maybe_forward(dst, true), conservative: a learnt path MTU counts even where
 /// ip_forward_use_pmtu is off (the packet then goes to the stack, which knows better).
 std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link);
+
+/// How the kernel routes what such a tunnel sends (ip_tunnel_init_flow).
+RouteQuery underlay_query(const TunnelConfig &tunnel);
 
 /// Why this tunnel's encapsulation cannot be reproduced byte for byte; nothing when it can.
 std::optional<std::string> tunnel_obstacle(const TunnelConfig &config);

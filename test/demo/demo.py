@@ -89,11 +89,9 @@ class Demo:
         fast, slow = (sum(getattr(window, name) for window in windows) for name in ("fast", "slow"))
         self.result["forward_chain_packets"] = slow
         self.result["fast_share"] = round(1 - slow / (fast + slow), 5) if fast + slow else 0.0
-        say(f"  while measuring, flows carried {fast} packets; the router's forward chain counted {slow}")
+        say(f"  while measuring, {fast} packets took the fast path; the router's forward chain counted {slow}")
         self.prove(f"the stack no longer sees the packets: {self.result['fast_share'] * 100:.2f} % took the fast path",
                    self.result["fast_share"] >= 0.99)
-        self.prove("more packets/s and more bits/s than without",
-                   on["kpps"] > off["kpps"] and on["gbps"] > off["gbps"])
 
     def files(self):
         heading("Files, byte by byte")

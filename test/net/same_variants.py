@@ -64,6 +64,7 @@ class Variant:
     nft: str = ""  # more rules in R
     limit: int = 0  # largest packet towards W, where it is not the MTU of rb that says so
     learnt: int = 0  # W tells R, once the connections are fast, that its path takes so many bytes only
+    from_lan: int = 3  # connections of each protocol that L opens
     doubt: tuple = ()  # recipe keys that are out of R's sight here: the packet may be fast
     refused: str = ""  # no connection is fast, and `flows state refused` gives this reason
     unattachable: str = ""  # `attach` refuses with this text; nothing is fast
@@ -92,11 +93,11 @@ class Variant:
         return TUN_R if self.tunnel else R_WAN
 
     def conns(self, round_no):
-        """Three connections of each protocol from L, one from W. TCP ports are new in each
+        """Some connections of each protocol from L, one from W. TCP ports are new in each
         round, since its connections get closed; UDP connections last for the whole run."""
         result = []
         for proto, base, service in ((TCP, 20000 + 8 * round_no, 80), (UDP, 40000, 4000)):
-            for k in range(3):
+            for k in range(self.from_lan):
                 result.append(self._from_lan(len(result), proto, base + k, service + k))
             result.append(self._from_wan(len(result), proto, base + 3, service + 3))
         return result

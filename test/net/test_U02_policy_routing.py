@@ -7,7 +7,7 @@ from labs import SERVICE, lab_2w
 from traffic import UdpFlow, UdpPeer
 
 
-def run():
+def unknown_marks():
     with lab_2w() as lab:
         router = lab["R"]
         for host in (3, 4, 5):
@@ -62,3 +62,45 @@ def run():
         first = flows[4].send(200)
         check_equal(flows[4].lost(first), 0, "host .4: lost")
         check_equal(list(egress(4)), ["rb2"], "host .4: uplinks seen")
+
+
+def marks_of_connections():
+    """The operator says that packets carry their connection's mark: rules on marks are followed."""
+    with lab_2w() as lab:
+        router = lab["R"]
+        router.ip("route add default via 203.0.113.2 table 200\nroute add 192.0.2.0/24 dev ra table 200\n"
+                  "rule add fwmark 2 lookup 200")
+        mark = "ip saddr 192.0.2.2 ct mark set 2"
+
+        def ruleset(first):
+            router.nft(f"""table ip m {{ chain pre {{ type filter hook prerouting priority mangle; }} }}
+                flush chain ip m pre
+                table ip m {{ chain pre {{ {first}
+                meta mark set ct mark
+                }} }}""")
+
+        ruleset("")
+        lab.start({"packet_mark": "conntrack"})
+        lab.attach("ra", "rb", "rb2")
+        peers = {"rb": UdpPeer(lab["W"], SERVICE, 9), "rb2": UdpPeer(lab["W2"], SERVICE, 9)}
+        flow = UdpFlow(lab["L"], ("192.0.2.2", 40000), (SERVICE, 9)).start(100)
+
+        def carried_by(dev):
+            found = lab.live(proto="udp", sport=40000)
+            return found and found["orig"]["oif"] == dev
+
+        wait_until(lambda: carried_by("rb"), 12, "a flow without a mark by rb")
+        ruleset(mark)
+        wait_until(lambda: carried_by("rb2"), 12, "the flow by rb2 once its connection is marked")
+        flow.stop()
+        flow.lost()
+        before = {dev: peer.received(1) for dev, peer in peers.items()}
+        first = flow.send(100)
+        check_equal(flow.lost(first), 0, "marked: lost")
+        check_equal({dev: peer.received(1) - before[dev] for dev, peer in peers.items()}, {"rb": 0, "rb2": 100},
+                    "marked: datagrams by uplink")
+
+
+def run():
+    unknown_marks()
+    marks_of_connections()

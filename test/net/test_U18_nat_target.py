@@ -29,12 +29,15 @@ def scenario(attached):
         else:
             wait_until(lambda: flow.answered() > 100, 4, "datagrams flow")
 
-        def forget():
+        def forget(reached=True):
             # No answer may be under way: it would open a connection of its own, in plain Linux as well,
             # which then catches what the client sends.
             for peer in (old, new):
                 peer.echo = False
-            time.sleep(0.2)
+            if reached:  # once one more has arrived, what a peer was answering before has been sent
+                seen = old.received(1) + new.received(1)
+                wait_until(lambda: old.received(1) + new.received(1) > seen, 2, "a datagram arrives", 0.005)
+            wait_until(lambda: sum(flow.answers.values()) >= old.echoed + new.echoed, 2, "all answers came", 0.005)
             lab["R"].run("conntrack", "-D", "-p", "udp", "--orig-port-dst", "53", ok=False)
             seen = time.monotonic(), old.received(1), new.received(1)
             for peer in (old, new):
@@ -59,7 +62,7 @@ def scenario(attached):
         if attached:
             check(not lab.live(proto="udp", sport=40000, dport=53), "a flow to R itself is live")
         dnat(lab, "192.0.2.20")
-        start, _to_old, to_new = forget()
+        start, _to_old, to_new = forget(reached=False)
         wait_until(lambda: new.received(1) > to_new, 2, "the server is reached again", 0.005)
         back = time.monotonic() - start
         if attached:

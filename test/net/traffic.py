@@ -42,6 +42,7 @@ class UdpPeer:
         self.last_source = {}  # flow -> (addr, port)
         self.last_time = {}  # flow -> monotonic
         self.sent = 0
+        self.echoed = 0
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -69,6 +70,7 @@ class UdpPeer:
             if self.echo:
                 with contextlib.suppress(OSError):
                     self.socket.sendto(data, source)
+                    self.echoed += 1
 
     def received(self, flow):
         """Different datagrams of the flow that arrived."""

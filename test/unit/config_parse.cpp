@@ -85,6 +85,9 @@ TEST_CASE("everything the configuration may say", "[config]")
 
 TEST_CASE("the mark can be turned off", "[config]")
 {
+    CHECK_FALSE(parse_config(R"({})")->mark_from_conntrack);
+    CHECK(parse_config(R"({"packet_mark": "conntrack"})")->mark_from_conntrack);
+    CHECK_FALSE(parse_config(R"({"packet_mark": "unknown"})")->mark_from_conntrack);
     const auto c = parse_config(R"({"mark": "none"})");
     REQUIRE(c);
     CHECK(c->mark_mask == 0);
@@ -116,6 +119,7 @@ TEST_CASE("configuration errors name the line and the word", "[config]")
     expect("{\"mark\": \"0x1ff/0xff\"}", "F:1", "outside the mask");
     expect("{\"mark\": 1}", "F:1", "no text");
     expect("{\"mark\": \"\"}", "F:1", "mark");
+    expect("{\"packet_mark\": \"ct\"}", "F:1", "packet_mark");
     expect("{\"tunnels\": [{\"name\": \"t\", \"mode\": \"ipip\", \"local\": \"2001:db8::1\", \"remote\": "
            "\"203.0.113.2\"}]}",
            "F:1", "family");
