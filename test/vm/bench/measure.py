@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The part of test/vm/bench.sh that runs in the guest: one scenario, all paths, in one boot.
+
+    python3 test/vm/bench/measure.py SCENARIO OPTIONS        (OPTIONS: JSON, see bench.py)
+
+Prints one JSON object a line for each path. The guest's clock counts instructions, so nanoseconds are instructions.
+That clock leaps while the guest waits for this machine's disk: everything that will run is run, or loaded, once before
+something is timed.
+"""
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(os.path.dirname(HERE)), "net")]
+BUILD = os.environ["FTCTL_BIN_DIR"]
+MEMORY = "/dev/shm/ftctl-bench"  # programs are copied there
+os.environ["FTCTL_BIN_DIR"] = MEMORY
+
+from frames import ETH_IP, ethernet, mac  # noqa: E402
+from lab import Failure, Lab, check, check_equal, command, wait_until  # noqa: E402
+from scenarios import (CLIENT, LAN_REMOTE, LAN_ROUTER, PORT, SCENARIOS, SERVER, TUN_FAR, TUN_NEAR,  # noqa: E402
+                       TUNNELS, WAN_FAR, WAN_NEAR)
+from traffic import UdpFlow, UdpPeer  # noqa: E402
+
+MODULES = ("veth nf_conntrack nf_tables nft_ct nft_chain_nat nft_masq nf_flow_table nf_flow_table_inet nft_flow_offload "
+           "pktgen cls_bpf sch_ingress").split()
+PROGRAMS = "ip nsenter setpriv nft ethtool conntrack iperf3".split()
+MACS = {"client": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01",
+        "remote": "02:00:00:00:02:02"}
+IPERF_PORT = 5201
+# Of all packets on a fast path the forward chain may see so many: the trickle, and those before the flow was there.
+SLOW_SHARE = 0.01
+PATIENCE = 120  # seconds of the guest's clock
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    name: str
+    flowtable: bool = False
+    hook: str = ""  # of ftctl
+    bare: bool = False
+
+    @property
+    def fast(self):
+        return self.flowtable or bool(self.hook)
+
+
+PATHS = (Path("conntrack"), Path("flowtable", flowtable=True), Path("ftctl-tc", hook="tc"), Path("ftctl-xdp", hook="xdp"),
+         Path("redirect", bare=True))
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def prime():
+    """Nothing that runs later has to be fetched from this machine's disk."""
+    os.makedirs(MEMORY, exist_ok=True)
+    for name in ("ftctl", "ftctld"):
+        shutil.copy(os.path.join(BUILD, name), MEMORY)
+        subprocess.run([os.path.join(MEMORY, name), "--help"], stdout=subprocess.DEVNULL, check=True)
+    shutil.copy(os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BUILD, "test", "framegen"), MEMORY)
+    for name in PROGRAMS:
+        subprocess.run([name, "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def load(modules):
+    for module in modules:
+        found = subprocess.run(["modprobe", module], capture_output=True, text=True, check=False)
+        if found.returncode != 0:
+            raise Failure(f"modprobe {module}: {found.stderr.strip()}")
+
+
+class Bench:
+    def __init__(self, scenario, options):
+        self.scenario, self.options = scenario, options
+        self.sport = 40000
+        self.calibration = {}  # leaving: True or False
+        up = (("client", "eth0", "lan0"), ("remote", "wan0", "wan0"))
+        # (namespace, its device, the router's device): where frames are made and where they end
+        self.source, self.sink = up if scenario.up else up[::-1]
+        self.lab = Lab("client", "router", "remote", "server", router="router")
+
+    # ------------------------------------------------------------------ topology
+
+    def build(self):
+        lab, scenario = self.lab, self.scenario
+        lab.veth("client", "eth0", "router", "lan0", f"address {MACS['client']}", f"address {MACS['lan0']}")
+        lab.veth("router", "wan0", "remote", "wan0", f"address {MACS['wan0']}", f"address {MACS['remote']}")
+        lab.veth("remote", "lan0", "server", "eth0")
+        ends = {"client": ("eth0",), "router": ("lan0", "wan0"), "remote": ("wan0", "lan0"), "server": ("eth0",)}
+        for role, devices in ends.items():
+            for device in devices:
+                # NAPI, without which a veth takes no XDP frames; the device must be up by then.
+                lab[role].run("ethtool", "-K", device, "gro", "on")
+        lab["client"].ip(f"addr add {CLIENT}/24 dev eth0\nroute add default via {LAN_ROUTER}")
+        lab["router"].ip(f"addr add {LAN_ROUTER}/24 dev lan0\naddr add {WAN_NEAR}/24 dev wan0")
+        lab["remote"].ip(f"addr add {WAN_FAR}/24 dev wan0\naddr add {LAN_REMOTE}/24 dev lan0")
+        lab["server"].ip(f"addr add {SERVER}/24 dev eth0\nroute add default via {LAN_REMOTE}")
+        for role in ("router", "remote"):
+            lab[role].sysctl(net_ipv4_ip_forward=1)
+        if scenario.tunnel:
+            self.open_tunnel(TUNNELS[scenario.tunnel])
+        else:
+            lab["router"].ip(f"route add 198.51.100.0/24 via {WAN_FAR}")
+            lab["remote"].ip(f"route add 192.0.2.0/24 via {WAN_NEAR}")
+
+    def open_tunnel(self, tunnel):
+        for role, local, remote, inner, peer, net in (
+                ("router", WAN_NEAR, WAN_FAR, TUN_NEAR, TUN_FAR, "198.51.100.0/24"),
+                ("remote", WAN_FAR, WAN_NEAR, TUN_FAR, TUN_NEAR, "192.0.2.0/24")):
+            self.lab[role].ip(f"""link add tun0 {tunnel.link.format(local=local, remote=remote)}
+                addr add {inner} peer {peer} dev tun0
+                link set tun0 up
+                route add {net} dev tun0""")
+
+    def rules(self, flowtable):
+        """The same rules for every path, the statement that adds flows apart."""
+        table = add = nat = ""
+        if flowtable:
+            table = "flowtable fast { hook ingress priority 0; devices = { lan0, wan0 }; }"
+            add = "meta l4proto { tcp, udp } flow add @fast"
+        if self.scenario.masquerade:
+            nat = f"""chain post {{ type nat hook postrouting priority srcnat;
+                oifname "{self.scenario.upper}" masquerade; }}"""
+        self.lab["router"].nft(f"""flush ruleset
+            table inet bench {{
+                counter forwarded {{ }}
+                {table}
+                chain forward {{ type filter hook forward priority 0;
+                    {add}
+                    ct state new,established counter name forwarded
+                }}
+                {nat}
+            }}""")
+
+    def forwarded(self):
+        """(packets, bytes) that the router's forward chain has seen."""
+        return self.counter("router", "bench", "forwarded")
+
+    def counter(self, role, table, name):
+        family = "netdev" if table == "sink" else "inet"
+        text = self.lab[role].run("nft", "-j", "list", "counters", "table", family, table).stdout
+        for item in json.loads(text)["nftables"]:
+            if item.get("counter", {}).get("name") == name:
+                return item["counter"]["packets"], item["counter"]["bytes"]
+        raise Failure(f"no counter {name}")
+
+    @contextlib.contextmanager
+    def sunk(self, role, device):
+        """What arrives at the device ends there, counted; yields a function that returns how many packets did."""
+        self.lab[role].nft(f"""table netdev sink {{
+            counter sunk {{ }}
+            chain in {{ type filter hook ingress device "{device}" priority -500; meta protocol != arp counter name sunk drop; }}
+        }}""")
+        try:
+            yield lambda: self.counter(role, "sink", "sunk")[0]
+        finally:
+            self.lab[role].run("nft", "delete", "table", "netdev", "sink")
+
+    # ------------------------------------------------------------------ traffic
+
+    def framegen(self, packet):
+        """Nanoseconds per frame of each round; the first round is for warming up and left out."""
+        role, device, router_device = self.source
+        frame = ethernet(mac(MACS[router_device]), mac(MACS[role]), ETH_IP, packet)
+        done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]), frame.hex(),
+                                  str(self.options["batch"]), str(self.options["rounds"] + 1), timeout=600)
+        return [float(line) for line in done.stdout.split()][1:]
+
+    def count(self, sunk, send, total, fast=None):
+        """Runs send(); all `total` packets must arrive, by the slow path or not as `fast` says (None: no matter)."""
+        before, slow_before = sunk(), self.forwarded()[0] if fast is not None else 0
+        value = send()
+        arrived = sunk() - before
+        check(arrived == total, f"{arrived} of {total} packets arrived")
+        if fast is not None:
+            slow = self.forwarded()[0] - slow_before
+            if fast:
+                check(slow <= total * SLOW_SHARE, f"the forward chain saw {slow} of {total} packets: not fast")
+            else:
+                check(slow >= total, f"the forward chain saw only {slow} of {total} packets")
+        return value
+
+    def calibrate(self):
+        """What is not the router's: generator, one reception, and the end. With the frame that comes to that end."""
+        total = self.options["frames"] * (self.options["rounds"] + 1)
+        for leaving, packet in ((True, self.scenario.leaving), (False, self.scenario.arriving)):
+            with self.sunk("router", self.source[2]) as sunk:
+                self.calibration[leaving] = min(self.count(sunk, lambda frame=packet: self.framegen(frame(self.sport)), total))
+        say(f"  calibration: {self.calibration[True]:.1f}, with the frame as it arrives {self.calibration[False]:.1f}")
+
+    def generate(self, row, fast):
+        total = self.options["frames"] * (self.options["rounds"] + 1)
+        with self.sunk(*self.sink[:2]) as sunk:
+            rounds = self.count(sunk, lambda: self.framegen(self.scenario.arriving(self.sport)), total, fast)
+            if fast is not None and self.scenario.up and not self.options["quick"]:
+                row["pktgen_kpps"] = self.count(sunk, self.pktgen, self.options["frames"], fast)
+        calibration = self.calibration[fast is not None]
+        row.update(insns=round(min(rounds) - calibration), raw=rounds, calibration=calibration, delivered=1.0)
+
+    def pktgen(self):
+        """The kernel's generator: socket buffers, one at a time."""
+        setup = {
+            "kpktgend_0": ["rem_device_all", "add_device eth0"],
+            "eth0": [f"count {self.options['frames']}", "clone_skb 0", "pkt_size 114", "delay 0", f"dst {SERVER}",
+                     f"src_min {CLIENT}", f"src_max {CLIENT}", f"udp_src_min {self.sport}", f"udp_src_max {self.sport}",
+                     f"udp_dst_min {PORT}", f"udp_dst_max {PORT}", f"dst_mac {MACS['lan0']}"],
+            "pgctrl": ["start"]}
+        with self.lab["client"].entered():
+            # The directory of the thread: /proc/net is the process's namespace.
+            for name, lines in setup.items():
+                for line in lines:
+                    with open(f"/proc/thread-self/net/pktgen/{name}", "w", encoding="ascii") as file:
+                        file.write(line + "\n")
+            with open("/proc/thread-self/net/pktgen/eth0", encoding="ascii") as file:
+                words = file.read().split()
+        rates = [word[:-3] for word in words if word.endswith("pps") and word[:-3].isdigit()]
+        check(rates, f"pktgen says no rate: {' '.join(words)[-200:]}")
+        return int(rates[0]) / 1000
+
+    def tcp(self, row, fast):
+        """iperf3: packets as large as the hosts make them. The first second is left out."""
+        direction = [] if self.scenario.up else ["-R"]
+        before = self.forwarded()[1]
+        done = self.lab["client"].run("iperf3", "-c", SERVER, "-t", "1", "-O", "1", "-J", *direction, timeout=600)
+        end = json.loads(done.stdout)["end"]
+        slow = self.forwarded()[1] - before
+        # The second left out counts as well, so this is a lower bound of what could have been slow.
+        total = end["sum_received"]["bytes"]
+        if fast:
+            check(slow <= total * 0.2, f"TCP: the forward chain saw {slow} bytes, {total} arrived in the second measured")
+        row["tcp_mbps"] = round(end["sum_received"]["bits_per_second"] / 1e6)
+
+    # ------------------------------------------------------------------ paths
+
+    def ready(self, path):
+        if path.hook:
+            return self.lab.live(proto="udp", sport=self.sport)
+        entries = self.lab["router"].run("conntrack", "-L", "-p", "udp", "--sport", str(self.sport), ok=False).stdout
+        return ("[OFFLOAD]" if path.flowtable else "[ASSURED]") in entries
+
+    def attach(self, hook):
+        if hook == "xdp":
+            # A veth finishes no checksum on the way of a redirected frame.
+            for role, device in (("client", "eth0"), ("remote", "wan0")):
+                self.lab[role].run("ethtool", "-K", device, "tx", "off")
+        done = self.lab.attach("lan0", "wan0", mode=hook) if hook == "tc" else \
+            (self.lab.start(), self.lab.ftctl("attach", "lan0", "wan0", "--mode", hook, "--force"))[1]
+        check_equal([device["hook"] for device in done["devices"]], [hook, hook], "hooks of lan0 and wan0")
+
+    def measure(self, path):
+        row = {"scenario": self.scenario.name, "path": path.name, "insns": None, "batch": self.options["batch"]}
+        self.sport += 1
+        try:
+            if path.bare:
+                self.measure_bare(row)
+            else:
+                self.measure_routed(path, row)
+        except (Failure, subprocess.TimeoutExpired) as error:
+            row["failed"] = str(error)
+            if path.hook:
+                self.lab.explain_failure()
+        return row
+
+    def measure_routed(self, path, row):
+        self.rules(path.flowtable)
+        if path.hook:
+            self.attach(path.hook)
+        try:
+            flow = UdpFlow(self.lab["client"], ("0.0.0.0", self.sport), (SERVER, PORT)).start(20)
+            wait_until(lambda: self.ready(path), PATIENCE, f"the flow is ready for {path.name}", 0.3)
+            check(flow.answered() > 0, "no datagram was answered")
+            flow.stop()
+            self.generate(row, path.fast)
+            if not self.options["quick"]:
+                self.tcp(row, path.fast)
+        finally:
+            if path.hook and self.lab.alive():
+                self.lab.detach()
+                self.lab.stop()
+
+    def measure_bare(self, row):
+        """Frames as they are from one device to the other: what no program can go below."""
+        for hook in ("xdp", "tc"):
+            process = self.lab["router"].spawn(os.path.join(MEMORY, "framegen"), "redirect", self.source[2], self.sink[2], hook,
+                                               log=f"redirect-{hook}.log")
+            wait_until(lambda log=process.log: "ready" in open(log, encoding="utf-8").read(), PATIENCE, f"{hook} redirect")
+            try:
+                measured = {}
+                self.generate(measured, None)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                process.wait(10)
+            if hook == "xdp":
+                row.update(measured)
+            else:
+                row["tc_insns"] = measured["insns"]
+
+    def run(self):
+        with self.lab as lab:
+            self.build()
+            self.calibrate()
+            UdpPeer(lab["server"], SERVER, PORT)
+            if not self.options["quick"]:
+                server = lab["server"].spawn("iperf3", "-s", "-B", SERVER, "-p", str(IPERF_PORT))
+                wait_until(lambda: f":{IPERF_PORT:04X} " in open(f"/proc/{server.pid}/net/tcp", encoding="ascii").read(), PATIENCE,
+                           "iperf3 listens")
+            for path in PATHS:
+                if path.name in self.options["paths"]:
+                    row = self.measure(path)
+                    print(json.dumps(row), flush=True)
+                    say(f"  {path.name}: {row.get('failed') or row['insns']}")
+
+
+def main():
+    scenario, options = SCENARIOS[sys.argv[1]], json.loads(sys.argv[2])
+    prime()
+    load(MODULES + list(TUNNELS[scenario.tunnel].modules if scenario.tunnel else ()))
+    Bench(scenario, options).run()
+
+
+main()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables of what test/vm/bench.sh measured: as text, and in Markdown for docs/performance.md."""
+
+BEGIN, END = "<!-- test/vm/bench.sh: begin -->", "<!-- test/vm/bench.sh: end -->"
+PATHS = ("conntrack", "flowtable", "ftctl-tc", "ftctl-xdp")
+
+
+class Rows:
+    def __init__(self, result):
+        self.rows = {(row["scenario"], row["path"]): row for row in result["rows"]}
+        self.scenarios = list(dict.fromkeys(row["scenario"] for row in result["rows"]))
+
+    def value(self, scenario, path, key="insns"):
+        return self.rows.get((scenario, path), {}).get(key)
+
+    def cell(self, scenario, path, key="insns"):
+        row = self.rows.get((scenario, path), {})
+        value = row.get(key)
+        if value is None:
+            return "failed" if "failed" in row else "-"
+        return f"{value:.1f}" if key == "pktgen_kpps" else str(value)
+
+    def ratio(self, scenario, path, key="insns"):
+        """Against the flowtable."""
+        value, rival = self.value(scenario, path, key), self.value(scenario, "flowtable", key)
+        return f"{value / rival:.2f}" if value and rival else "-"
+
+
+def instructions(rows):
+    head = ["scenario", *PATHS, "redirect xdp", "redirect tc", "tc/flowtable", "xdp/flowtable"]
+    return [head] + [
+        [name, *(rows.cell(name, path) for path in PATHS), rows.cell(name, "redirect"),
+         rows.cell(name, "redirect", "tc_insns"), rows.ratio(name, "ftctl-tc"), rows.ratio(name, "ftctl-xdp")]
+        for name in rows.scenarios]
+
+
+def rates(rows, key):
+    table = [["scenario", *PATHS, "tc/flowtable", "xdp/flowtable"]]
+    for name in rows.scenarios:
+        if any(rows.value(name, path, key) is not None for path in PATHS):
+            table.append([name, *(rows.cell(name, path, key) for path in PATHS), rows.ratio(name, "ftctl-tc", key),
+                          rows.ratio(name, "ftctl-xdp", key)])
+    return table
+
+
+def sections(result):
+    """(title, table) of what there is."""
+    rows = Rows(result)
+    batch = result["rows"][0]["batch"] if result["rows"] else "-"
+    found = [(f"Instructions per packet, batch {batch} (less is better)", instructions(rows)),
+             ("pktgen, thousands of packets a second (more is better)", rates(rows, "pktgen_kpps")),
+             ("TCP, Mbit/s (more is better)", rates(rows, "tcp_mbps"))]
+    return [(title, table) for title, table in found if len(table) > 1]
+
+
+def text_table(result):
+    lines = [f"kernel {result['kernel']}, {result['date']}, commit {result['commit']}"]
+    for title, table in sections(result):
+        widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+        lines += ["", title]
+        for line in table:
+            lines.append("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                                   for i, (cell, width) in enumerate(zip(line, widths))))
+    return "\n".join(lines)
+
+
+def markdown(result):
+    lines = [f"Kernel {result['kernel']}, {result['date']}, commit {result['commit']}: `{result['command']}`"]
+    for title, table in sections(result):
+        lines += ["", title + ":", ""]
+        for number, line in enumerate(table):
+            lines.append("| " + " | ".join(line) + " |")
+            if number == 0:
+                lines.append("|---" * len(line) + "|")
+    return "\n".join(lines)
+
+
+def rewrite(path, result):
+    """Puts the tables between the two marks of the file."""
+    text = markdown(result)
+    if path == "-":
+        print(text)
+        return
+    with open(path, encoding="utf-8") as file:
+        old = file.read()
+    if BEGIN not in old or END not in old:
+        raise SystemExit(f"bench.sh: {path} has no lines '{BEGIN}' and '{END}' to put the tables between")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(old[:old.index(BEGIN) + len(BEGIN)] + "\n" + text + "\n" + old[old.index(END):])
