@@ -7,12 +7,14 @@ Python sockets are made inside a namespace by setns() of the calling thread.
 """
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -23,6 +25,8 @@ BIN = os.environ.get("FTCTL_BIN_DIR", os.path.join(REPO, "build"))
 NETNS_DIR = "/run/netns"
 RUN_DIR = "/run/ftctl"
 CLONE_NEWNET = 0x40000000
+MS_BIND, MNT_DETACH = 0x1000, 2
+SIOCGIFFLAGS, SIOCSIFFLAGS, SIOCGIFHWADDR, IFF_UP = 0x8913, 0x8914, 0x8927, 1
 # One packet per flow and direction goes to the stack this often (the daemon's default).
 TRICKLE_S = 10
 # Bound for everything that must follow a change of the kernel's own view.
@@ -83,14 +87,14 @@ class Netns:
         self.role = role
         self.name = f"{lab.prefix}-{role}"
         self.path = os.path.join(NETNS_DIR, self.name)
-        command(["ip", "netns", "add", self.name])
+        _make_netns(self.name)
         lab.namespaces.append(self)
         with self.entered():
             # IPv4 laboratories: no router solicitations and DAD between the frames that are compared.
             for key in ("all", "default"):
                 _write(f"/proc/sys/net/ipv6/conf/{key}/disable_ipv6", "1")
                 _write(f"/proc/sys/net/ipv4/conf/{key}/rp_filter", "0")
-        self.ip("link set lo up")
+        self.up("lo")
 
     @contextlib.contextmanager
     def entered(self):
@@ -107,7 +111,8 @@ class Netns:
         return ["nsenter", f"--net={self.path}", *argv]
 
     def run(self, *argv, ok=True, text=None, timeout=60):
-        return command(self.argv(*argv), ok, text, timeout)
+        with self.entered():  # a child begins in the namespace of the thread that makes it
+            return command(list(argv), ok, text, timeout)
 
     def ip(self, line, ok=True):
         """ip(8), several commands separated by newlines."""
@@ -147,8 +152,9 @@ class Netns:
         """A process in the background; killed with the Lab. Its output goes to a file."""
         path = os.path.join(self.lab.tmp, log or f"{os.path.basename(argv[0])}.{len(self.lab.processes)}.log")
         with open(path, "ab") as out:
-            process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *self.argv(*argv)],
-                                       stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+            with self.entered():
+                process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *argv],
+                                           stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         process.log = path
         self.lab.processes.append(process)
         return process
@@ -162,7 +168,15 @@ class Netns:
             return socket.if_nametoindex(dev)
 
     def mac(self, dev):
-        return self.ip_json(f"link show dev {dev}")[0]["address"]
+        return self._ioctl(SIOCGIFHWADDR, dev)[2:8].hex(":")
+
+    def up(self, dev):
+        flags = struct.unpack_from("H", self._ioctl(SIOCGIFFLAGS, dev))[0]
+        self._ioctl(SIOCSIFFLAGS, dev, struct.pack("H", flags | IFF_UP))
+
+    def _ioctl(self, request, dev, value=b""):
+        with self.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+            return fcntl.ioctl(made, request, struct.pack("16s24s", dev.encode(), value))[16:]
 
 
 class Task:
@@ -244,7 +258,7 @@ class Lab:
         for process in reversed(self.processes):
             _end(process)
         for netns in self.namespaces:
-            subprocess.run(["ip", "netns", "del", netns.name], stderr=subprocess.DEVNULL, check=False)
+            _remove_netns(netns.name)
         self.namespaces = []
         self.left_behind = leftovers(self.prefix)
         for role in self.daemons:
@@ -253,10 +267,9 @@ class Lab:
 
     def veth(self, role_a, dev_a, role_b, dev_b, extra_a="", extra_b=""):
         """A veth pair between two namespaces, both ends up. extra: "index 7", "address 02:...", """
-        command(["ip", "link", "add", dev_a, *extra_a.split(), "netns", self[role_a].name, "type", "veth",
-                 "peer", "name", dev_b, *extra_b.split(), "netns", self[role_b].name])
-        self[role_a].ip(f"link set {dev_a} up")
-        self[role_b].ip(f"link set {dev_b} up")
+        self[role_a].ip(f"link add {dev_a} {extra_a} type veth peer name {dev_b} {extra_b} netns {self[role_b].name}")
+        self[role_a].up(dev_a)
+        self[role_b].up(dev_b)
 
     # ------------------------------------------------------------------ ftctl
 
@@ -275,9 +288,21 @@ class Lab:
 
     def _answers(self):
         check(self.daemon.poll() is None, f"ftctld ended with {self.daemon.returncode}: {self.log_tail()}")
-        # `status` also answers from the pins of a daemon that is gone.
-        status = self.ftctl_raw("status", as_json=True)
-        return status.returncode == 0 and json.loads(status.stdout)["daemon"]["running"]
+        with contextlib.suppress(OSError):
+            return self.ask("status")["ok"]
+        return False
+
+    def ask(self, command_name, **arguments):
+        """Puts a request to the daemon's socket: {"ok": true, "data": ...}, or {"ok": false, "error": ...}. Costs less
+        than to start ftctl, which does the same."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(20)
+            client.connect(os.path.join(RUN_DIR, self.instance + ".sock"))
+            client.sendall(json.dumps({"cmd": command_name, **arguments}).encode() + b"\n")
+            with client.makefile("rb") as answer:
+                line = answer.readline()
+        check(line.endswith(b"\n"), f"ftctld hung up on {command_name}")
+        return json.loads(line)
 
     def alive(self):
         return self.daemon is not None and self.daemon.poll() is None
@@ -456,7 +481,7 @@ def sweep():
         if not pid.isdigit() or os.path.exists(f"/proc/{pid}"):
             continue
         if name in names:
-            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
+            _remove_netns(name)
         else:
             remove_instance(name)
 
@@ -487,6 +512,37 @@ def exit_on_signals(seconds=None):
 def _setns(fd):
     if _libc.setns(fd, CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns")
+
+
+def _make_netns(name):
+    """As `ip netns add`, which is asked only for the first one: it also mounts the directory."""
+    with open("/proc/self/mounts", encoding="utf-8", errors="replace") as mounts:
+        mounted = any(line.split()[1] == NETNS_DIR for line in mounts)
+    if not mounted:
+        command(["ip", "netns", "add", name])
+        return
+    path = os.path.join(NETNS_DIR, name)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0))
+    failed = []
+
+    def body():  # in a thread, which ends there
+        own = f"/proc/self/task/{threading.get_native_id()}/ns/net"
+        if _libc.unshare(CLONE_NEWNET) != 0 or _libc.mount(own.encode(), path.encode(), b"none", MS_BIND, None) != 0:
+            failed.append(OSError(ctypes.get_errno(), f"network namespace {name}"))
+
+    maker = threading.Thread(target=body)
+    maker.start()
+    maker.join()
+    if failed:
+        os.unlink(path)
+        raise failed[0]
+
+
+def _remove_netns(name):
+    path = os.path.join(NETNS_DIR, name)
+    _libc.umount2(path.encode(), MNT_DETACH)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
 
 
 def _write(path, text):

@@ -65,12 +65,12 @@ class Router(lab.Lab):
     def wires(self):
         """L and W are R's neighbours."""
         for end, peer, side in (("la", "ra", "L"), ("wa", "rb", "W")):
-            self.veth(side, end, "R", peer, "address " + MACS[end].hex(":"), "address " + MACS[peer].hex(":"))
+            self.veth(side, end, "R", peer, "mtu %d address %s" % (LINK_MTU, MACS[end].hex(":")),
+                      "address " + MACS[peer].hex(":"))
             self.prepare_end(side, end)
 
     def prepare_end(self, side, end):
         self[side].sysctl_set("net/ipv4/ip_forward", 0)
-        self[side].ip("link set %s mtu %d arp off" % (end, LINK_MTU))
         if self.hook == "xdp":  # a veth delivers redirected frames only to a peer with NAPI
             self[side].run("ethtool", "-K", end, "gro", "on", "tx", "off")
 
@@ -111,12 +111,23 @@ class Router(lab.Lab):
             self._attach()
 
     def _attach(self):
-        options = ["--mode", self.hook] + (["--force"] if self.hook == "xdp" else [])
-        done = self.ftctl_raw("attach", *self.variant.attach, *options, as_json=True)
+        done = self.ask("attach", devices=self.variant.attach, mode=self.hook, force=self.hook == "xdp")
         want = self.variant.unattachable
-        if (done.returncode == 0) == bool(want) or want not in done.stdout + done.stderr:
-            raise HarnessError("ftctl attach %s: exit code %d, %s%s" % (
-                " ".join(self.variant.attach), done.returncode, done.stdout, done.stderr))
+        if done["ok"] == bool(want) or want not in json.dumps(done):
+            raise HarnessError("attach %s: %r" % (" ".join(self.variant.attach), done))
+
+    def _data(self, command, **arguments):
+        answer = self.ask(command, **arguments)
+        if not answer["ok"]:
+            raise HarnessError("%s: %r" % (command, answer))
+        return answer["data"]
+
+    def flows(self, *words):
+        return self._data("flows", filter=dict(zip(words[::2], words[1::2])))
+
+    def stats(self, dev=None):
+        assert dev is None
+        return self._data("stats")
 
     def forwarded(self):
         """Packets that R's forward chain has seen."""

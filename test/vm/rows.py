@@ -20,8 +20,8 @@ def vlan_bridge(router):
               f"link set br0 mtu {LINK_MTU} up")
     for side, end, peer in (("L", "la", "ra"), ("W", "wa", "rb")):
         vid, ports = MACS_AT[peer], (f"to-{end}", f"to-{peer}")
-        router.veth(side, end, "B", ports[0], "address " + MACS[end].hex(":"))
-        router.veth("R", peer, "B", ports[1], "address " + MACS[peer].hex(":"))
+        router.veth(side, end, "B", ports[0], f"mtu {LINK_MTU} address {MACS[end].hex(':')}")
+        router.veth("R", peer, "B", ports[1], f"address {MACS[peer].hex(':')}")
         router.prepare_end(side, end)
         bridge.ip("\n".join(f"link set {port} mtu {LINK_MTU} master br0" for port in ports))
         # L and W send with any source address: nothing is learnt from that.
@@ -50,6 +50,7 @@ def vrf(router):
 @dataclasses.dataclass(frozen=True)
 class Row(Variant):
     quick: bool = False  # in the default set
+    from_lan: int = 1
 
 
 def tunnel(name, words, **more):

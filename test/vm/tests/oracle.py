@@ -23,8 +23,10 @@ def chosen():
     return [ROWS[name] for name in words.split(",")]
 
 
-def lift_icmp_limit():
-    """Up to 6.12 it is one for the machine; two routers would not be equal."""
+def prepare_kernel():
+    """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine up to 6.12,
+    is lifted: else two routers would not be equal."""
+    lab.command(["modprobe", "nf_conntrack"])
     for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
         with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
             file.write(str(value))
@@ -37,14 +39,14 @@ def main():
     packets = int(os.environ.get("FTCTL_VM_PACKETS", "320"))
     rows = chosen()
     lab.exit_on_signals()
-    lift_icmp_limit()
+    prepare_kernel()
     print(f"seed {args.seed}, kernel {os.uname().release}", flush=True)
     failed = []
     for row in rows:
         started = time.monotonic()
         try:
             good = same.run_variant(args, row, packets)
-        except (same.HarnessError, lab.Failure) as failure:
+        except (same.HarnessError, lab.Failure, OSError) as failure:
             print(f"HARNESS: row {row.name}: {failure}", flush=True)
             good = False
         if not good:
