@@ -3,9 +3,11 @@
 
 FTCTL_VM_ROWS: quick (default), all, or names with commas. FTCTL_VM_PACKETS: random packets for each row (beside the
 chosen ones). FTCTL_VM_SEED repeats a run."""
+import multiprocessing
 import os
 import sys
 import time
+import traceback
 
 VM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [VM, os.path.join(os.path.dirname(VM), "net")]
@@ -32,6 +34,21 @@ def prepare_kernel():
             file.write(str(value))
 
 
+def hold(args, row, packets):
+    """(name, is everything as the row says)"""
+    started = time.monotonic()
+    good = False
+    try:
+        good = same.run_variant(args, row, packets)
+    except (same.HarnessError, lab.Failure) as failure:
+        print(f"HARNESS: row {row.name}: {failure}", flush=True)
+    except Exception:  # of this row; the others go on
+        print(f"HARNESS: row {row.name}: {traceback.format_exc()}", flush=True)
+    if not good:
+        print(f"FAIL: row {row.name} after {time.monotonic() - started:.1f} s", flush=True)
+    return row.name, good
+
+
 def main():
     args = same.parse_args(["--build", lab.BIN, *sys.argv[1:]])
     if "FTCTL_VM_SEED" in os.environ:
@@ -41,17 +58,9 @@ def main():
     lab.exit_on_signals()
     prepare_kernel()
     print(f"seed {args.seed}, kernel {os.uname().release}", flush=True)
-    failed = []
-    for row in rows:
-        started = time.monotonic()
-        try:
-            good = same.run_variant(args, row, packets)
-        except (same.HarnessError, lab.Failure, OSError) as failure:
-            print(f"HARNESS: row {row.name}: {failure}", flush=True)
-            good = False
-        if not good:
-            failed.append(row.name)
-            print(f"FAIL: row {row.name} after {time.monotonic() - started:.1f} s", flush=True)
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        results = [pool.apply_async(hold, (args, row, packets)) for row in rows]
+        failed = [name for name, good in (result.get() for result in results) if not good]
     print(f"{len(rows) - len(failed)} of {len(rows)} rows hold" + (f"; not: {' '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
