@@ -3,7 +3,8 @@
 
 usage: upstream.py [--list] [--seed N] [ROW...]     rows by name (* and ? match); all when none is given
 
-In a virtual machine: FTCTL_UPSTREAM="ROW..." and FTCTL_SEED=N do the same. Exit code 0: no row failed; 77: every row skipped.
+In a virtual machine: FTCTL_UPSTREAM="ROW..." and FTCTL_SEED=N do the same.
+Exit code 0: no row failed; 77: every row skipped.
 """
 import os
 import random
