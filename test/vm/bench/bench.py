@@ -40,7 +40,7 @@ cannot is marked failed, and the exit code is 1. Beside it, without --quick: pkt
 client to server only) in thousands of packets a second, and iperf3 TCP in Mbit/s, at 1000 million instructions a
 second for everything, hosts included.
 
-Uses the programs of build/, or $FTCTL_BIN_DIR. One scenario takes two to four minutes.
+Uses the programs of build/, or $FTCTL_BIN_DIR. One scenario takes three minutes on an idle machine.
 
 examples:
   test/vm/bench.sh --quick plain                       is it all right?
