@@ -28,7 +28,7 @@ def chosen():
 def prepare_kernel():
     """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine up to 6.12,
     is lifted: else two routers would not be equal."""
-    lab.command(["modprobe", "nf_conntrack"])
+    lab.command(["modprobe", "nf_conntrack"], ok=False)  # it may be built in
     for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
         with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
             file.write(str(value))
@@ -38,6 +38,7 @@ def hold(args, row, packets):
     """(name, is everything as the row says)"""
     started = time.monotonic()
     good = False
+    args.hook = row.hook
     try:
         good = same.run_variant(args, row, packets)
     except (same.HarnessError, lab.Failure) as failure:
@@ -61,6 +62,8 @@ def main():
     with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
         results = [pool.apply_async(hold, (args, row, packets)) for row in rows]
         failed = [name for name, good in (result.get() for result in results) if not good]
+        pool.close()
+        pool.join()
     print(f"{len(rows) - len(failed)} of {len(rows)} rows hold" + (f"; not: {' '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

@@ -38,28 +38,44 @@ def bounds(row, side):
     return (0, 1 - SLOW_SHARE), (SLOW_SHARE, 2)
 
 
+def flow_of(lab, exchange, **more):
+    """The connection in the daemon's table, or None."""
+    answer = lab.ask("flows", filter={"proto": "tcp", "sport": exchange.sport, **more})
+    check(answer["ok"], f"flows: {answer.get('error')}")
+    flows = [flow for flow in answer["data"] if flow["orig"]["match"]["sport"] == exchange.sport]
+    check(len(flows) <= 1, f"more than one flow from port {exchange.sport}: {flows}")
+    return flows[0] if flows else None
+
+
+def live(lab, exchange):
+    flow = flow_of(lab, exchange)
+    return flow if flow and all(flow[side]["live"] for side in ("orig", "reply")) else None
+
+
+def reason(lab, exchange):
+    return (flow_of(lab, exchange, state="refused") or {}).get("reason") or ""
+
+
 def before(lab, row, exchange):
     """Waits for what ftctl makes of the connection, with small packets."""
-    match = {"proto": "tcp", "sport": exchange.sport}
     exchange.knock()
     if row.expect == "fast":
-        exchange.knock_until(lambda: lab.live(**match), LIVE_S, "the connection is live in both directions")
+        exchange.knock_until(lambda: live(lab, exchange), LIVE_S, "the connection is live in both directions")
     elif row.expect.startswith("refused:"):
-        reason = row.expect.removeprefix("refused:")
-        exchange.knock_until(lambda: (lab.refused(**match) or "").startswith(reason), LIVE_S,
-                             f"the connection is refused as {reason}")
+        wanted = row.expect.removeprefix("refused:")
+        exchange.knock_until(lambda: reason(lab, exchange) == wanted, LIVE_S, f"the connection is refused as {wanted}")
     elif row.expect == "slow":
         for _number in range(20):
             exchange.knock()
-    wanted = (TUN1 if "ipip" in row.stages else NSR1) if row.nat in ("masquerade", "both") else NS1
-    check_equal(exchange.peer()[0], wanted, "the client's address as ns2 sees it")
+    client = (TUN1 if "ipip" in row.stages else NSR1) if row.nat in ("masquerade", "both") else NS1
+    check_equal(exchange.peer()[0], client, "the client's address as ns2 sees it")
 
 
 def after(lab, row, exchange, chain):
     """With the connection still open; `chain`: the forward chain's counters. Returns a few words for the report."""
     size = row.size
     slow = {"orig": chain["routed_orig"][1], "reply": chain["routed_repl"][1]}
-    flow = lab.flow(proto="tcp", sport=exchange.sport) if row.expect != "plain" else None
+    flow = flow_of(lab, exchange) if row.expect != "plain" else None
     fast = {side: (flow.get(side) or {}).get("bytes", 0) if flow else 0 for side in slow}
     said = "forward chain saw " + ", ".join(f"{slow[side] / size:.1%} {side}" for side in slow)
     said += "; fast " + ", ".join(f"{fast[side] / size:.1%}" for side in slow)
@@ -72,8 +88,7 @@ def after(lab, row, exchange, chain):
         check(row.expect != "fast" or fast[side] + slow[side] >= size, f"{side}: bytes that nobody counted; {said}")
     if row.expect == "fast":
         # The ruleset is new: its generation may have come between.
-        exchange.knock_until(lambda: lab.live(proto="tcp", sport=exchange.sport), LIVE_S,
-                             "the connection is live at the end")
+        exchange.knock_until(lambda: live(lab, exchange), LIVE_S, "the connection is live at the end")
     return said
 
 
