@@ -100,8 +100,9 @@ def run_scenario(name, package, args):
     paths = args.path or PATHS
     options = {"frames": 5000 if args.quick else 20000, "rounds": 2 if args.quick else 3, "batch": args.batch,
                "quick": args.quick, "profile": args.profile, "paths": paths}
-    argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(VM, "vm"), "--icount", "--append", "preempt=full", "--timeout", "1200", package, "--",
-            "python3", os.path.join(HERE, "measure.py"), name, json.dumps(options)]
+    argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(VM, "vm"), "--icount", "--append", "preempt=full",
+            "--timeout", "1800", package, "--", "python3", os.path.join(HERE, "measure.py"), name,
+            json.dumps(options)]
     rows, lines = [], []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=REPO) as guest:
         for line in guest.stdout:
@@ -115,6 +116,14 @@ def run_scenario(name, package, args):
     return rows + [{"scenario": name, "path": path, "insns": None, "batch": args.batch,
                     "failed": f"the virtual machine ended with {guest.returncode} before this"}
                    for path in paths if path not in seen]
+
+
+def save(path, result):
+    """After each scenario: what was measured stays when a later one is interrupted."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
 
 
 def measure(args):
@@ -133,6 +142,7 @@ def measure(args):
         began = time.monotonic()
         say(f"{name}: {SCENARIOS[name].text}")
         result["rows"] += run_scenario(name, package, args)
+        save(args.json, result)
         say(f"  {time.monotonic() - began:.0f} s")
     return result
 
@@ -148,10 +158,6 @@ def main():
             result = json.load(file)
     else:
         result = measure(args)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
     print(text_table(result))
     for row in result["rows"]:
         if "profile" in row:
