@@ -91,7 +91,7 @@ ROWS = {row.name: row for row in (
 
     # At XDP, where the programs reach the frame before the kernel does.
     Row("xdp", hook="xdp", **NAT["both"]),
-    tunnel("ipip-xdp", "tos inherit ttl inherit", hook="xdp", **NAT["masquerade"]),
+    tunnel("ipip-xdp", "tos inherit ttl inherit", hook="xdp", quick=True, **NAT["masquerade"]),
 
     # A bridge with VLAN filtering below the router. Tags of the port's own VLAN end there.
     Row("bridge", links=vlan_bridge, quick=True, doubt=("vlan",), **NAT["masquerade"]),
