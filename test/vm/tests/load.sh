@@ -4,9 +4,9 @@
 set -uo pipefail
 
 failed=0
-# Not the random ones, which take minutes in an emulated machine: what they look for is no matter of the kernel's
-# version, and the oracle sends random packets as well.
-"$FTCTL_BIN_DIR/test/bpf_tests" "~[property]" || failed=1
+# Without the one that computes for most of their time: emulated it takes minutes, and it asks the kernel nothing that
+# others do not ask.
+"$FTCTL_BIN_DIR/test/bpf_tests" "~a UDP checksum that comes out as 0*" || failed=1
 echo "after $SECONDS s: traffic"
 python3 test/vm/smoke.py || failed=1
 echo "after $SECONDS s: doctor"
