@@ -30,8 +30,8 @@ def bounds(row, side):
         return (0, 0), (0, 0)  # goes another way
     if row.expect != "fast":
         return (1, 0), (2, 0)
-    if row.mtus.remote > 9000 and (segments_too_large(row) or cannot_grow(row)):
-        # Blocks of 64 KiB leave rests that are smaller than such segments: more than half of a file may be in them.
+    if min(row.mtus.outer, row.mtus.remote) > 3000 and (segments_too_large(row) or cannot_grow(row)):
+        # Blocks of 64 KiB leave rests that are smaller than such segments: a good part of a file may be in them.
         return (0, 0), (2, 2)
     if segments_too_large(row):
         return (1, 0), (2, 0.25)  # acknowledgements are small

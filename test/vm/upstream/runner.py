@@ -4,6 +4,7 @@ import contextlib
 import fnmatch
 import os
 import platform
+import subprocess
 import sys
 import time
 import traceback
@@ -125,7 +126,7 @@ def chosen(patterns, seed):
     return [row for row in table if any(fnmatch.fnmatch(row.name, word) for word in patterns)], []
 
 
-def attempt(bench, row, seed):
+def attempt(bench, row, seed, again=False):
     """("ok", what was seen), ("SKIP", why) or ("FAIL", why)."""
     try:
         return "ok", run_row(bench, row, seed)
@@ -133,6 +134,13 @@ def attempt(bench, row, seed):
         return "SKIP", str(reason)
     except Failure as failure:
         why = str(failure)
+    except subprocess.TimeoutExpired as hung:
+        # ip(8) or the like, after a minute: emulated kernels stand still at times. That says nothing about ftctl.
+        bench.discard()
+        if not again:
+            print(f"again: {row.name}: {hung}", flush=True)
+            return attempt(bench, row, seed, again=True)
+        why = str(hung)
     except Exception as error:  # of the test itself, or of a command: also a failure
         traceback.print_exc(file=sys.stdout)
         why = f"{type(error).__name__}: {error}"
