@@ -273,7 +273,7 @@ class Lab:
 
     # ------------------------------------------------------------------ ftctl
 
-    def start(self, config=None, deadline=10):
+    def start(self, config=None, deadline=60):
         """Starts ftctld in the router's namespace and waits until it answers."""
         daemon = os.path.join(BIN, "ftctld")
         check(os.path.exists(daemon), f"{daemon} is not built")
