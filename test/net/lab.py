@@ -557,4 +557,4 @@ def _end(process):
             process.wait(3)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(3)
+            process.wait(30)
