@@ -72,7 +72,7 @@ def hold(condition, seconds, what, interval=0.1):
         time.sleep(interval)
 
 
-def command(argv, ok=True, text=None, timeout=60):
+def command(argv, ok=True, text=None, timeout=180):
     result = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout, check=False)
     if ok and result.returncode != 0:
         raise Failure(f"{' '.join(argv)}: exit {result.returncode}: {result.stderr.strip() or result.stdout.strip()}")
@@ -110,7 +110,7 @@ class Netns:
     def argv(self, *argv):
         return ["nsenter", f"--net={self.path}", *argv]
 
-    def run(self, *argv, ok=True, text=None, timeout=60):
+    def run(self, *argv, ok=True, text=None, timeout=180):
         with self.entered():  # a child begins in the namespace of the thread that makes it
             return command(list(argv), ok, text, timeout)
 
