@@ -37,7 +37,7 @@ class Bench:
         topology.path_mtu_discovery(self.lab, row.pmtu)
         if row.expect != "plain" and self.hook != row.hook:
             if not self.attached:
-                self.lab.start()
+                self.lab.start(deadline=60)
                 self.attached = True
             if self.hook is not None:
                 self.lab.detach()
@@ -135,7 +135,7 @@ def attempt(bench, row, seed, again=False):
     except Failure as failure:
         why = str(failure)
     except subprocess.TimeoutExpired as hung:
-        # ip(8) or the like, after a minute: emulated kernels stand still at times. That says nothing about ftctl.
+        # ip(8) or the like, after a minute: a busy machine leaves an emulated one next to nothing. No word about ftctl.
         bench.discard()
         if not again:
             print(f"again: {row.name}: {hung}", flush=True)
