@@ -222,8 +222,9 @@ class Pair:
             if not rest:
                 return
             if time.monotonic() > end:
+                wanted = "live" if self.variant.fast else "refused: " + self.variant.refused
                 raise NotFast("not %s after %g s: %s\nrefused: %s\nflows: %s\nlog:\n%s" % (
-                    "live" if self.variant.fast else "refused: " + self.variant.refused, seconds, sorted({"%d %s" % (c.index, c.orig) for c in rest}),
+                    wanted, seconds, sorted({"%d %s" % (c.index, c.orig) for c in rest}),
                     self.test.ftctl_raw("flows", "state", "refused").stdout, self.test.ftctl_raw("flows").stdout,
                     self.test.log_tail()))
             for conn in rest:

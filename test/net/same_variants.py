@@ -66,6 +66,7 @@ class Variant:
     learnt: int = 0  # W tells R, once the connections are fast, that its path takes so many bytes only
     from_lan: int = 3  # connections of each protocol that L opens
     doubt: tuple = ()  # recipe keys that are out of R's sight here: the packet may be fast
+    without: tuple = ()  # recipe keys that are not sent here
     refused: str = ""  # no connection is fast, and `flows state refused` gives this reason
     unattachable: str = ""  # `attach` refuses with this text; nothing is fast
 

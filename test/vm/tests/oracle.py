@@ -18,6 +18,10 @@ import same  # noqa: E402
 from rows import ROWS  # noqa: E402
 
 
+MODULES = ("nf_conntrack nf_conntrack_netlink nf_nat nf_tables nft_ct nft_nat nft_masq nft_chain_nat veth ipip bridge "
+           "bonding vrf sch_ingress cls_bpf").split()
+
+
 def chosen():
     words = os.environ.get("FTCTL_VM_ROWS") or "quick"
     if words in ("quick", "all"):
@@ -28,7 +32,8 @@ def chosen():
 def prepare_kernel():
     """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine up to 6.12,
     is lifted: else two routers would not be equal."""
-    lab.command(["modprobe", "nf_conntrack"], ok=False)  # it may be built in
+    # Loaded here, one after the other, and not by the rows' programs, which would wait for one another for minutes.
+    lab.command(["modprobe", "-a", *MODULES], ok=False)  # they may be built in
     for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
         with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
             file.write(str(value))
