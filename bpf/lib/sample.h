@@ -14,9 +14,16 @@
 /* How long the witness stays awake after the last sample. */
 #define SAMPLE_WATCH_NS FTCTL_NSEC_PER_SEC
 
-static __always_inline void sample_put(const struct packet *pkt, struct ftctl_config *cfg, __u64 now)
+static __always_inline struct ftctl_sample_key sample_key(const struct ftctl_flow *flow)
 {
-	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &pkt->key);
+	return (struct ftctl_sample_key){flow->id, !!(flow->flags & FTCTL_F_REPLY)};
+}
+
+static __always_inline void sample_put(const struct packet *pkt, const struct ftctl_flow *flow,
+				       struct ftctl_config *cfg, __u64 now)
+{
+	struct ftctl_sample_key key = sample_key(flow);
+	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &key);
 	struct ftctl_sample sample = {
 		.ts_ns = now,
 		.l4_tag = pkt->l4_tag,
@@ -25,13 +32,14 @@ static __always_inline void sample_put(const struct packet *pkt, struct ftctl_co
 		.ttl = pkt->ttl,
 		.tos = pkt->new_tos,
 		.frag_off = pkt->frag_off,
+		.label = pkt->label,
 	};
 
 	if (cfg->watch_until_ns < now + SAMPLE_WATCH_NS / 2)
 		cfg->watch_until_ns = now + SAMPLE_WATCH_NS;
 	if (old && now - old->ts_ns < SAMPLE_HOLD_NS)
 		return;
-	bpf_map_update_elem(&samples, &pkt->key, &sample, BPF_ANY);
+	bpf_map_update_elem(&samples, &key, &sample, BPF_ANY);
 }
 
 #endif
