@@ -72,30 +72,34 @@ static __always_inline bool tc_pop_pppoe(struct __sk_buff *skb, bool v6)
 /* FIXED_GSO: the segments of an aggregate keep their size, as they do on the slow path. */
 static __always_inline bool tc_room(struct __sk_buff *skb, int bytes, __u64 flags)
 {
-	return !bytes || bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_MAC, flags | BPF_F_ADJ_ROOM_FIXED_GSO) == 0;
+	return !bytes ||
+	       bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_MAC, flags | BPF_F_ADJ_ROOM_FIXED_GSO) == 0;
 }
 
-/* Takes the outer headers off, and makes room for those of the path. */
-static __always_inline bool tc_outer_room(struct __sk_buff *skb, const struct ftctl_path_body *path,
-					  const struct packet *pkt)
+/* Takes the outer headers off, and makes room for those of the path. Whether that fails half-way is told. */
+static __always_inline enum adjusted tc_outer_room(struct __sk_buff *skb, const struct ftctl_path_body *path,
+						   const struct packet *pkt)
 {
 	int old = pkt->outer_len, new = (int)path_outer_len(path), pppoe = path->pppoe ? PPPOE_BYTES : 0;
 	__u64 flags = 0;
 
+	enum adjusted failed = ADJUST_UNTOUCHED;
+
 	if (pkt->key.tunnel == path->tunnel)
-		return tc_room(skb, new - old + pppoe, 0);
+		return tc_room(skb, new - old + pppoe, 0) ? ADJUSTED : failed;
 	if (old) {
 		if (tc_changes_family(pkt))
 			flags = packet_v6(pkt) ? ADJ_ROOM_DECAP_L3_IPV6 : ADJ_ROOM_DECAP_L3_IPV4;
 		if (!tc_room(skb, -old, flags))
-			return false;
+			return failed;
+		failed = ADJUST_BROKEN;
 	}
 	flags = 0;
 	if (path->tunnel == FTCTL_TUNNEL_IPV4)
 		flags = BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
 	else if (path->tunnel == FTCTL_TUNNEL_IPV6)
 		flags = BPF_F_ADJ_ROOM_ENCAP_L3_IPV6;
-	return tc_room(skb, new + pppoe, flags);
+	return tc_room(skb, new + pppoe, flags) ? ADJUSTED : failed;
 }
 
 /*
@@ -105,7 +109,7 @@ static __always_inline bool tc_outer_room(struct __sk_buff *skb, const struct ft
 static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const struct ftctl_path_body *path,
 						const struct packet *pkt)
 {
-	enum adjusted failed = ADJUST_UNTOUCHED;
+	enum adjusted failed = ADJUST_UNTOUCHED, done;
 	__s64 gone = 0;
 
 	if (unlikely(pkt->key.vlan[0].proto)) {
@@ -116,7 +120,8 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 		failed = ADJUST_BROKEN;
 	}
 	if (unlikely(pkt->key.pppoe)) {
-		if (!tc_pop_pppoe(skb, pkt->key.tunnel ? pkt->key.tunnel == FTCTL_TUNNEL_IPV6 : packet_v6(pkt)))
+		if (!tc_pop_pppoe(skb,
+				  pkt->key.tunnel ? pkt->key.tunnel == FTCTL_TUNNEL_IPV6 : packet_v6(pkt)))
 			return ADJUST_BROKEN;
 		failed = ADJUST_BROKEN;
 	}
@@ -127,8 +132,9 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 			return failed;
 		gone = bpf_csum_diff(outer, sizeof(struct ipv6hdr), NULL, 0, 0);
 	}
-	if (!tc_outer_room(skb, path, pkt))
-		return pkt->outer_len ? ADJUST_BROKEN : failed;
+	done = tc_outer_room(skb, path, pkt);
+	if (done != ADJUSTED)
+		return failed == ADJUST_BROKEN ? failed : done;
 	tc_csum_add(skb, gone);
 	return ADJUSTED;
 }
@@ -173,8 +179,9 @@ static __always_inline bool ctx_write(struct __sk_buff *skb, const struct ftctl_
 	    !tc_write_l2(skb, path, pkt, pkt->len + outer_len) || !write_outer(skb, l2_len, path, pkt))
 		return false;
 	if (packet_v6(pkt)) /* the hop limit and the class; an IPv4 header always sums to zero */
-		tc_csum_add(skb, csum_delta16(bpf_htons(0x0001), 0) +
-					 csum_delta16(bpf_htons(pkt->tos << 4), bpf_htons(pkt->new_tos << 4)));
+		tc_csum_add(skb,
+			    csum_delta16(bpf_htons(0x0001), 0) +
+				    csum_delta16(bpf_htons(pkt->tos << 4), bpf_htons(pkt->new_tos << 4)));
 	if (path->tunnel == FTCTL_TUNNEL_IPV6) {
 		void *outer = ctx_data(skb) + l2_len;
 

@@ -33,11 +33,12 @@ static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct
 	if (unlikely(pkt->seglen > limit))
 		return FTCTL_R_MTU;
 	if (path->tunnel) {
-		/* With DF clear the outer packet may be fragmented on its way: only the kernel's ID will do. */
+		/* With DF clear the outer packet may be fragmented on its way: only the kernel's ID will do.
+		 */
 		if (path->tunnel == FTCTL_TUNNEL_IPV4 && !(path->flags & FTCTL_P_DF) &&
 		    !(pkt->frag_off & bpf_htons(IP_DF)))
 			return FTCTL_R_DF;
-		if (pkt->len > 0xffff - FTCTL_OUTER_MAX)
+		if (pkt->len > 0xffff - path_outer_len(path))
 			return FTCTL_R_GSO;
 	}
 	if (unlikely(state != FTCTL_FLOW_LIVE || flow->gen != cfg->gen)) {

@@ -7,8 +7,8 @@
 
 struct packet {
 	struct ftctl_tuple key;
-	__u32 l3;  /* offset of the inner, or only, IP header in the buffer */
-	__u32 pad; /* bytes of the frame beyond the L3 packet */
+	__u32 l3;	/* offset of the inner, or only, IP header in the buffer */
+	__u32 pad;	/* bytes of the frame beyond the L3 packet */
 	__u32 segs;	/* packets on the wire: 1, or the segments of an aggregate */
 	__u32 l4_tag;	/* see struct ftctl_sample */
 	__u32 label;	/* be; IPv6 flow label */
@@ -22,8 +22,8 @@ struct packet {
 	__u8 l2_len;	/* link-layer headers in the buffer */
 	__u8 outer_len; /* outer headers in the buffer */
 	__u8 proto;
-	__u8 ttl; /* or hop limit */
-	__u8 tos; /* or traffic class; of the inner packet, as it arrived */
+	__u8 ttl;     /* or hop limit */
+	__u8 tos;     /* or traffic class; of the inner packet, as it arrived */
 	__u8 new_tos; /* ... after ECN decapsulation */
 	__u8 tcp_flags;
 };

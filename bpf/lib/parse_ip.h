@@ -35,10 +35,10 @@ struct limit_header {
 struct ip_header {
 	struct ftctl_addr src;
 	struct ftctl_addr dst;
-	__u32 total; /* of the packet, with this header */
-	__u32 hlen;  /* with the encapsulation limit */
-	__u32 label; /* be */
-	__u16 id;    /* be */
+	__u32 total;	/* of the packet, with this header */
+	__u32 hlen;	/* with the encapsulation limit */
+	__u32 label;	/* be */
+	__u16 id;	/* be */
 	__u16 frag_off; /* be */
 	__u16 check;
 	__u8 proto; /* of what follows */
@@ -68,8 +68,8 @@ static __always_inline __u32 parse_ipv4(struct context *ctx, __u32 off, __u32 av
 		return FTCTL_R_BAD_LENGTH;
 	ip->v6 = 0;
 	ip->has_limit = 0;
-	ip->src.w[0] = hdr.saddr;
-	ip->dst.w[0] = hdr.daddr;
+	ip->src = (struct ftctl_addr){{hdr.saddr}};
+	ip->dst = (struct ftctl_addr){{hdr.daddr}};
 	ip->total = bpf_ntohs(hdr.tot_len);
 	ip->hlen = IP_HLEN;
 	ip->id = hdr.id;

@@ -8,8 +8,8 @@
 
 #define TCI_VID 0x0fff
 
-#define PPPOE_HLEN  8 /* with the PPP protocol (RFC 2516 section 4) */
-#define PPPOE_HEAD  0x1100 /* version 1, type 1, code 0: session data */
+#define PPPOE_HLEN     8      /* with the PPP protocol (RFC 2516 section 4) */
+#define PPPOE_HEAD     0x1100 /* version 1, type 1, code 0: session data */
 #define PPP_PROTO_IP   0x0021
 #define PPP_PROTO_IPV6 0x0057
 

@@ -47,7 +47,8 @@ static __always_inline int witness_compare_outer(const struct packet *pkt, const
 	struct ftctl_tuple want = {};
 
 	flow_other_outer(path, &want); /* turned round, as a key has it */
-	if (!addr_equal(&want.outer_src, &pkt->key.outer_dst) || !addr_equal(&want.outer_dst, &pkt->key.outer_src))
+	if (!addr_equal(&want.outer_src, &pkt->key.outer_dst) ||
+	    !addr_equal(&want.outer_dst, &pkt->key.outer_src))
 		return FTCTL_D_ENCAP;
 	if (out->tos != ftctl_ecn_encap(tos, sample->tos))
 		return FTCTL_D_OUTER_TOS;

@@ -52,7 +52,8 @@ static __always_inline __u32 ipv6_word(__u8 tclass, __u32 label)
 	return bpf_htonl(6U << 28 | (__u32)tclass << 20) | (label & bpf_htonl(IPV6_LABEL));
 }
 
-static __always_inline __u32 outer6_word(const struct ftctl_path_body *path, __u8 inner_tos, __u32 inner_label)
+static __always_inline __u32 outer6_word(const struct ftctl_path_body *path, __u8 inner_tos,
+					 __u32 inner_label)
 {
 	__u8 tclass = path->flags & FTCTL_P_TOS_INHERIT ? inner_tos : path->tun_tos;
 	__u32 label;

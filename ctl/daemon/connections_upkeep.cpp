@@ -134,7 +134,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
     };
     std::vector<Mangled> differing;
     std::vector<std::uint32_t> closing_ids;
-    std::vector<std::pair<ftctl_key4t, bool>> strays;
+    std::vector<ftctl_tuple> strays;
     std::size_t n = 0;
 
     (void)datapath_.flow_each([&](const FlowEntry &entry) {
@@ -144,7 +144,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         Connection *conn = by_id(flow.id);
         const bool reply = flow.flags & FTCTL_F_REPLY;
         if (!conn || std::memcmp(&conn->dir[reply].key, &entry.key, sizeof(entry.key)) != 0) {
-            strays.emplace_back(entry.key, entry.tunneled);
+            strays.push_back(entry.key);
             return true;
         }
         const auto later = [](std::uint32_t a, std::uint32_t b) {
@@ -159,8 +159,8 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         return true;
     });
 
-    for (const auto &[key, tunneled] : strays)
-        (void)datapath_.flow_delete(key, tunneled);
+    for (const ftctl_tuple &key : strays)
+        (void)datapath_.flow_delete(key);
     for (const Mangled &m : differing)
         if (const auto it = by_tuple_.find(m.orig); it != by_tuple_.end())
             mangled(it->second->ct, m.detail);
@@ -265,7 +265,6 @@ void Connections::adjust_trickle()
         for (const auto &dir : conn->dir) {
             ftctl_flow_edit edit{};
             edit.key = dir.key;
-            edit.tunneled = dir.tunneled;
             edit.what = FTCTL_EDIT_TRICKLE;
             edit.trickle_s = trickle_seconds(settings_.trickle_s, conn->timeout_s);
             (void)datapath_.flow_edit(edit);

@@ -48,7 +48,7 @@ Decision<void> check_device(const Link &link, Fib &fib)
     return {};
 }
 
-Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib &fib)
+Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, const IpAddr &dst, Fib &fib)
 {
     const TunnelConfig &config = *device.tunnel;
     if (const auto obstacle = tunnel_obstacle(config))
@@ -68,6 +68,7 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib 
         return tl::unexpected(usable.error());
 
     Way way;
+    way.family = dst.family;
     way.l3_oif = device.index;
     way.oif = lower->index;
     way.next_hop = underlay->gateway ? underlay->gateway : config.remote;
@@ -135,13 +136,14 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
     if (!device)
         return refuse(FTCTL_R_PATH, link_name(fib, answer.oif));
     if (device->tunnel)
-        return resolve_tunnel(answer, *device, fib);
+        return resolve_tunnel(answer, *device, dst, fib);
     if (const auto usable = check_device(*device, fib); !usable)
         return tl::unexpected(usable.error());
     if (answer.gateway && answer.gateway.family != dst.family)
         return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop");
 
     Way way;
+    way.family = dst.family;
     way.l3_oif = device->index;
     way.oif = device->index;
     way.next_hop = answer.gateway ? answer.gateway : dst;

@@ -33,6 +33,7 @@ class Fib {
 
 /// The way out of one direction. Equal ways share a path.
 struct Way {
+    std::uint8_t family = 2;            ///< AF_INET or AF_INET6: of the packets that go this way
     std::uint32_t l3_oif = 0;           ///< what the route says: the tunnel, or the same as oif
     std::uint32_t oif = 0;              ///< attached device that the frame leaves by
     IpAddr next_hop;                    ///< neighbour on oif

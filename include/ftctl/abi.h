@@ -269,27 +269,27 @@ FTCTL_ASSERT(sizeof(struct ftctl_flow6) == 96, "flow6");
 #define FTCTL_P_LABEL	    0x10 /* outer IPv6: flow label from the inner IPv6 packet */
 #define FTCTL_P_LIMIT	    0x20 /* outer IPv6: a destination options header with the encapsulation limit */
 
-#define FTCTL_L2_MAX	 32 /* Ethernet, two tags, PPPoE: 14 + 2 * 4 + 8 = 30 */
-#define FTCTL_OUTER_MAX	 48 /* IPv6 and the 8 bytes of the encapsulation limit */
-#define FTCTL_LIMIT_LEN	 8  /* RFC 2473 section 4.1.1, padded to 8 bytes */
+#define FTCTL_L2_MAX	32 /* Ethernet, two tags, PPPoE: 14 + 2 * 4 + 8 = 30 */
+#define FTCTL_OUTER_MAX 48 /* IPv6 and the 8 bytes of the encapsulation limit */
+#define FTCTL_LIMIT_LEN 8  /* RFC 2473 section 4.1.1, padded to 8 bytes */
 
 /*
  * The way out that many flows share. The headers before the inner packet stand here as they leave;
  * what depends on the packet (lengths, ID, checksum, and what is inherited) is filled in.
  */
 struct ftctl_path_body {
-	ftctl_u32 oif;	   /* physical egress ifindex */
-	ftctl_u16 mtu;	   /* largest L3 length of the inner packet, bytes */
-	ftctl_u8 flags;	   /* FTCTL_P_* */
-	ftctl_u8 reason;   /* with !VALID: enum ftctl_reason */
-	ftctl_u8 l2_len;   /* Ethernet, tags and PPPoE header: bytes of .l2 */
-	ftctl_u8 tunnel;   /* enum ftctl_tunnel: pushed */
-	ftctl_u8 tun_ttl;  /* TTL or hop limit; 0: the inner one after the decrement */
-	ftctl_u8 tun_tos;  /* TOS or traffic class, unless inherited; ECN bits zero */
-	ftctl_u8 family;   /* 4 or 6: of the inner packet; .outer's protocol and .l2's EtherType are for it */
-	ftctl_u8 vlans;	   /* tags in .l2 */
-	ftctl_u16 pppoe;   /* be; session in .l2, 0: none */
-	ftctl_u8 l2[FTCTL_L2_MAX];	 /* dmac, smac, ... ; the last EtherType or PPP protocol is the packet's */
+	ftctl_u32 oif;	  /* physical egress ifindex */
+	ftctl_u16 mtu;	  /* largest L3 length of the inner packet, bytes */
+	ftctl_u8 flags;	  /* FTCTL_P_* */
+	ftctl_u8 reason;  /* with !VALID: enum ftctl_reason */
+	ftctl_u8 l2_len;  /* Ethernet, tags and PPPoE header: bytes of .l2 */
+	ftctl_u8 tunnel;  /* enum ftctl_tunnel: pushed */
+	ftctl_u8 tun_ttl; /* TTL or hop limit; 0: the inner one after the decrement */
+	ftctl_u8 tun_tos; /* TOS or traffic class, unless inherited; ECN bits zero */
+	ftctl_u8 family;  /* 4 or 6: of the inner packet; .outer's protocol and .l2's EtherType are for it */
+	ftctl_u8 vlans;	  /* tags in .l2 */
+	ftctl_u16 pppoe;  /* be; session in .l2, 0: none */
+	ftctl_u8 l2[FTCTL_L2_MAX]; /* dmac, smac, ... ; the last EtherType or PPP protocol is the packet's */
 	ftctl_u8 outer[FTCTL_OUTER_MAX]; /* outer header */
 	ftctl_u8 reserved[24];
 };
@@ -364,12 +364,12 @@ FTCTL_ASSERT(sizeof(struct ftctl_sample_key) == 8, "sample key");
 /* Map: samples (LRU hash): the packet a flow last gave to the stack. */
 struct ftctl_sample {
 	ftctl_u64 ts_ns;
-	ftctl_u32 l4_tag; /* TCP: sequence number (be); UDP: length and zero (be) */
-	ftctl_u32 label;  /* be; IPv6: flow label */
-	ftctl_u16 ip_id;  /* be; IPv6: zero */
-	ftctl_u16 len;	  /* L3 length of the inner packet; of one segment for aggregates */
-	ftctl_u8 ttl;	  /* or hop limit */
-	ftctl_u8 tos;	  /* or traffic class; after ECN decapsulation */
+	ftctl_u32 l4_tag;   /* TCP: sequence number (be); UDP: length and zero (be) */
+	ftctl_u32 label;    /* be; IPv6: flow label */
+	ftctl_u16 ip_id;    /* be; IPv6: zero */
+	ftctl_u16 len;	    /* L3 length of the inner packet; of one segment for aggregates */
+	ftctl_u8 ttl;	    /* or hop limit */
+	ftctl_u8 tos;	    /* or traffic class; after ECN decapsulation */
 	ftctl_u16 frag_off; /* be; IPv6: zero */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_sample) == 24, "sample");

@@ -152,7 +152,7 @@ TEST_CASE("outer headers that only the stack understands", "[decap]")
         expect_pass(s, in, {FTCTL_R_NOT_IP, FTCTL_R_BAD_LENGTH});
         in = s.packet();
         in.outer.front().proto = 41; // IPv6 inside, it says
-        expect_pass(s, in, {FTCTL_R_PROTOCOL});
+        expect_pass(s, in, {FTCTL_R_BAD_LENGTH});
     }
 }
 

@@ -21,7 +21,7 @@ const std::vector<Scenario> &all()
 void check_sample(const Scenario &s, const Packet &in)
 {
     INFO(s.describe());
-    const auto sample = Rig::get().sample(s.key());
+    const auto sample = Rig::get().sample(s.sample_key());
     REQUIRE(sample);
     CHECK(now_ns() - sample->ts_ns < 10 * FTCTL_NSEC_PER_SEC);
     CHECK(ntohs(sample->ip_id) == in.ip.id);

@@ -50,10 +50,8 @@ bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::u
                unsigned detail)
 {
     return std::any_of(events.begin(), events.end(), [&](const ftctl_event &event) {
-        return event.type == type && event.id == s.flow().id && event.reason == reason &&
-               event.detail == detail && event.key.in.src == s.key().in.src &&
-               event.key.in.dport == s.key().in.dport && event.key.outer_src == s.key().outer_src &&
-               event.tunneled == (s.in_tunnel() ? 1 : 0) && event.flow_flags == s.flow().flags;
+        return event.type == type && event.id == s.sample_key().id && event.reason == reason &&
+               event.detail == detail && event.flow_flags == s.flow().flow.flags;
     });
 }
 

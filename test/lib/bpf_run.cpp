@@ -43,7 +43,7 @@ void Rig::Impl::share_maps(bpf_object *object)
         const std::string name = bpf_map__name(map);
         if (bpf_map__is_internal(map))
             continue;
-        if (name == "flow4" || name == "flow4t" || name == "samples")
+        if (name.starts_with("flow") || name == "samples")
             bpf_map__set_max_entries(map, kTestFlows);
         const auto found = maps.find(name);
         if (found != maps.end())

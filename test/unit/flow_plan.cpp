@@ -17,23 +17,23 @@ TEST_CASE("keys and rewrites of both directions", "[flow][plan]")
     const auto ways = resolve_ways(e, fib);
     REQUIRE(ways);
     const FlowPlan orig = plan_flow(e, *ways, false);
-    CHECK(orig.key.in.src == ip("192.0.2.2").v4());
-    CHECK(orig.key.in.dst == ip("198.51.100.2").v4());
-    CHECK(orig.key.in.sport == htons(40000));
-    CHECK(orig.key.in.dport == htons(80));
-    CHECK(ftctl_key4_iif(&orig.key.in) == 2);
-    CHECK(ftctl_key4_proto(&orig.key.in) == IPPROTO_TCP);
-    CHECK(orig.new_src == ip("198.51.100.1").v4());
-    CHECK(orig.new_dst == ip("198.51.100.2").v4());
+    CHECK(orig.key.src.w[0] == ip("192.0.2.2").v4());
+    CHECK(orig.key.dst.w[0] == ip("198.51.100.2").v4());
+    CHECK(orig.key.sport == htons(40000));
+    CHECK(orig.key.dport == htons(80));
+    CHECK(ftctl_iif(&orig.key) == 2);
+    CHECK(ftctl_proto(&orig.key) == IPPROTO_TCP);
+    CHECK(orig.new_src.w[0] == ip("198.51.100.1").v4());
+    CHECK(orig.new_dst.w[0] == ip("198.51.100.2").v4());
     CHECK(orig.new_sport == htons(61000));
     CHECK(orig.new_dport == htons(80));
     CHECK(orig.nat);
     const FlowPlan reply = plan_flow(e, *ways, true);
-    CHECK(reply.key.in.src == ip("198.51.100.2").v4());
-    CHECK(reply.key.in.dst == ip("198.51.100.1").v4());
-    CHECK(ftctl_key4_iif(&reply.key.in) == 3);
-    CHECK(reply.new_src == ip("198.51.100.2").v4());
-    CHECK(reply.new_dst == ip("192.0.2.2").v4());
+    CHECK(reply.key.src.w[0] == ip("198.51.100.2").v4());
+    CHECK(reply.key.dst.w[0] == ip("198.51.100.1").v4());
+    CHECK(ftctl_iif(&reply.key) == 3);
+    CHECK(reply.new_src.w[0] == ip("198.51.100.2").v4());
+    CHECK(reply.new_dst.w[0] == ip("192.0.2.2").v4());
     CHECK(reply.new_dport == htons(40000));
 }
 
@@ -47,9 +47,9 @@ TEST_CASE("the deltas turn an old checksum into the new one", "[flow][plan]")
         return csum_add(csum_add(static_cast<std::uint16_t>(src), static_cast<std::uint16_t>(src >> 16)),
                         csum_add(static_cast<std::uint16_t>(dst), static_cast<std::uint16_t>(dst >> 16)));
     };
-    CHECK(csum_add(sum(plan.key.in.src, plan.key.in.dst), plan.addr_delta) ==
-          sum(plan.new_src, plan.new_dst));
-    CHECK(csum_add(csum_add(plan.key.in.sport, plan.key.in.dport), plan.port_delta) ==
+    CHECK(csum_add(sum(plan.key.src.w[0], plan.key.dst.w[0]), plan.addr_delta) ==
+          sum(plan.new_src.w[0], plan.new_dst.w[0]));
+    CHECK(csum_add(csum_add(plan.key.sport, plan.key.dport), plan.port_delta) ==
           csum_add(plan.new_sport, plan.new_dport));
     CHECK(csum_delta16(0x1234, 0x1234) == 0xffff);
 }
@@ -71,11 +71,11 @@ TEST_CASE("a direction that comes in by a tunnel has the outer tuple in its key"
     tunnel.local = ip("203.0.113.1");
     tunnel.remote = ip("203.0.113.2");
     ways.orig.tunnel = tunnel;
-    CHECK_FALSE(plan_flow(entry(), ways, false).tunneled);
+    CHECK(plan_flow(entry(), ways, false).key.tunnel == FTCTL_TUNNEL_NONE);
     const FlowPlan reply = plan_flow(entry(), ways, true);
-    CHECK(reply.tunneled);
-    CHECK(reply.key.outer_src == tunnel.remote.v4());
-    CHECK(reply.key.outer_dst == tunnel.local.v4());
+    CHECK(reply.key.tunnel == FTCTL_TUNNEL_IPV4);
+    CHECK(reply.key.outer_src.w[0] == tunnel.remote.v4());
+    CHECK(reply.key.outer_dst.w[0] == tunnel.local.v4());
 }
 
 TEST_CASE("path bodies", "[flow][plan]")
@@ -86,8 +86,12 @@ TEST_CASE("path bodies", "[flow][plan]")
     const Mac mine = *Mac::parse("02:00:00:00:00:01"), theirs = *Mac::parse("02:00:00:00:00:02");
     ftctl_path_body body = plan_path(way, mine, &theirs, true, false);
     CHECK(body.flags == FTCTL_P_VALID);
-    CHECK(body.dmac[5] == 2);
-    CHECK(body.smac[5] == 1);
+    CHECK(body.l2_len == 14);
+    CHECK(body.l2[5] == 2);  // destination
+    CHECK(body.l2[11] == 1); // source
+    CHECK(body.l2[12] == 0x08);
+    CHECK(body.l2[13] == 0x00);
+    CHECK(body.family == 4);
     CHECK(body.mtu == 1400);
     CHECK(plan_path(way, mine, nullptr, true, false).reason == FTCTL_R_NO_NEIGH);
     CHECK((plan_path(way, mine, nullptr, true, false).flags & FTCTL_P_VALID) == 0);
@@ -100,13 +104,17 @@ TEST_CASE("path bodies", "[flow][plan]")
     tunnel.ttl = 64;
     way.tunnel = tunnel;
     body = plan_path(way, mine, &theirs, true, true);
-    CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_XDP | FTCTL_P_IPIP | FTCTL_P_DF));
+    CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_XDP | FTCTL_P_DF));
+    CHECK(body.tunnel == FTCTL_TUNNEL_IPV4);
+    CHECK(body.outer[9] == IPPROTO_IPIP);
+    CHECK(std::memcmp(body.outer + 12, tunnel.local.bytes.data(), 4) == 0);
+    CHECK(std::memcmp(body.outer + 16, tunnel.remote.bytes.data(), 4) == 0);
     CHECK(body.tun_tos == 0xb8);
     CHECK(body.tun_ttl == 64);
     way.tunnel->tos = 1;
     way.tunnel->pmtudisc = false;
     body = plan_path(way, mine, &theirs, true, false);
-    CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_IPIP | FTCTL_P_TOS_INHERIT));
+    CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_TOS_INHERIT));
     CHECK(body.tun_tos == 0);
 }
 
