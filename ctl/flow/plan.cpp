@@ -2,12 +2,14 @@
 #include "flow/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 
 #include "util/abi_addr.h"
 
@@ -63,7 +65,27 @@ void plan_outer(ftctl_path_body &body, const TunnelConfig &tunnel, bool inner_v6
         std::memcpy(body.outer, &ip, sizeof(ip));
         if (tunnel.pmtudisc)
             body.flags |= FTCTL_P_DF;
+        return;
     }
+    ipv6hdr ip6{};
+    ip6.version = 6;
+    ip6.nexthdr = payload;
+    const std::uint32_t word = htonl(6U << 28 | tunnel.flow_label);
+    std::memcpy(&ip6, &word, sizeof(word));
+    std::memcpy(&ip6.saddr, tunnel.local.bytes.data(), sizeof(ip6.saddr));
+    std::memcpy(&ip6.daddr, tunnel.remote.bytes.data(), sizeof(ip6.daddr));
+    if (tunnel.encap_limit) {
+        // init_tel_txopt(): the limit (RFC 2473 section 4.1.1) and PadN to 8 bytes
+        const std::array<std::uint8_t, FTCTL_LIMIT_LEN> options = {payload, 0, 4, 1, *tunnel.encap_limit, 1, 1, 0};
+        ip6.nexthdr = IPPROTO_DSTOPTS;
+        std::copy(options.begin(), options.end(), body.outer + sizeof(ip6));
+        body.flags |= FTCTL_P_LIMIT;
+    }
+    std::memcpy(body.outer, &ip6, sizeof(ip6));
+    if (tunnel.flow_label_inherit)
+        body.flags |= FTCTL_P_LABEL;
+    if (tunnel.flow_label_drawn)
+        body.flags |= FTCTL_P_DRAWN;
 }
 
 } // namespace

@@ -267,6 +267,7 @@ FTCTL_ASSERT(sizeof(struct ftctl_flow6) == 96, "flow6");
 #define FTCTL_P_TOS_INHERIT 0x04 /* outer TOS or traffic class from the inner packet */
 #define FTCTL_P_DF	    0x08 /* outer IPv4: DF always set; unset: as the inner IPv4 packet has it */
 #define FTCTL_P_LABEL	    0x10 /* outer IPv6: flow label from the inner IPv6 packet */
+#define FTCTL_P_DRAWN	    0x40 /* outer IPv6: a flow label of 0 becomes one of the flow's own */
 #define FTCTL_P_LIMIT	    0x20 /* outer IPv6: a destination options header with the encapsulation limit */
 
 #define FTCTL_L2_MAX	32 /* Ethernet, two tags, PPPoE: 14 + 2 * 4 + 8 = 30 */
