@@ -45,6 +45,7 @@ static __always_inline int witness_compare_outer(const struct packet *pkt, const
 	__u16 df = path->flags & FTCTL_P_DF ? bpf_htons(IP_DF) : sample->frag_off & bpf_htons(IP_DF);
 	__u8 tos = path->flags & FTCTL_P_TOS_INHERIT ? sample->tos : path->tun_tos;
 	struct ftctl_tuple want = {};
+	__u32 label;
 
 	flow_other_outer(path, &want); /* turned round, as a key has it */
 	if (!addr_equal(&want.outer_src, &pkt->key.outer_dst) ||
@@ -56,7 +57,8 @@ static __always_inline int witness_compare_outer(const struct packet *pkt, const
 		return FTCTL_D_OUTER_TTL;
 	if (path->tunnel == FTCTL_TUNNEL_IPV4)
 		return out->frag_off == df ? WITNESS_EQUAL : FTCTL_D_OUTER_DF;
-	if (out->label != (outer6_word(path, sample->tos, sample->label) & bpf_htonl(IPV6_LABEL)))
+	label = outer6_word(path, sample->tos, sample->label) & bpf_htonl(IPV6_LABEL);
+	if (out->label != label && (label || !(path->flags & FTCTL_P_DRAWN)))
 		return FTCTL_D_OUTER_LABEL;
 	if (out->has_limit != !!(path->flags & FTCTL_P_LIMIT) ||
 	    (out->has_limit && out->limit != path->outer[sizeof(struct ipv6hdr) + 4]))

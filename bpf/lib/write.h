@@ -52,6 +52,15 @@ static __always_inline __u32 ipv6_word(__u8 tclass, __u32 label)
 	return bpf_htonl(6U << 28 | (__u32)tclass << 20) | (label & bpf_htonl(IPV6_LABEL));
 }
 
+/* A label of the flow's own, as stable as the kernel's hash of the packet is (ip6_make_flowlabel). */
+static __always_inline __u32 own_label(const struct ftctl_tuple *key)
+{
+	__u32 hash = key->src.w[0] ^ key->src.w[3] ^ key->dst.w[0] ^ key->dst.w[3];
+
+	hash = (hash ^ ((__u32)key->sport << 16 | key->dport)) * 0x9e3779b1;
+	return bpf_htonl((hash >> 12) | 1); /* 20 bits, never 0 */
+}
+
 static __always_inline __u32 outer6_word(const struct ftctl_path_body *path, __u8 inner_tos,
 					 __u32 inner_label)
 {
@@ -72,6 +81,8 @@ static __always_inline void write_outer6(void *to, const struct ftctl_path_body 
 	struct ipv6hdr *ip6 = to;
 	__u32 word = outer6_word(path, pkt->new_tos, pkt->label);
 
+	if ((path->flags & FTCTL_P_DRAWN) && !(word & bpf_htonl(IPV6_LABEL)))
+		word |= own_label(&pkt->key);
 	copy_words(to, path->outer, sizeof(*ip6));
 	__builtin_memcpy(to, &word, sizeof(word));
 	ip6->payload_len = bpf_htons((__u16)(pkt->len + limit));
