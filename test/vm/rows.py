@@ -2,6 +2,7 @@
 """The rows of the oracle (tests/oracle.py): what is between L, R and W, and how R is set up. A row is a Variant of the
 differential test (test/net/same_variants.py); another encapsulation is one more row."""
 import dataclasses
+import functools
 
 from lab import Netns, wait_until
 from same_lab import LINK_MTU, MACS
@@ -45,24 +46,23 @@ def vrf(router):
     router["R"].ip("link add vrf1 type vrf table 10\nlink set vrf1 up\nlink set ra master vrf1\nlink set rb master vrf1")
 
 
-def vlans(*tags):
+def vlans(router, *, tags):
     """R's way to W is a VLAN device, or one on another: tags are (protocol, VID), outermost first. W's end sees what
     has these tags only, without them."""
-    def links(router):
-        router.veth("L", "la", "R", "ra", f"mtu {LINK_MTU} address {MACS['la'].hex(':')}", f"address {MACS['ra'].hex(':')}")
-        router.prepare_end("L", "la")
-        router.veth("W", "wa0", "R", "rb", f"mtu {LINK_MTU} address {MACS['wa'].hex(':')}",
-                    f"mtu {LINK_MTU} address {MACS['rb'].hex(':')}")
-        for side, below, top in (("W", "wa0", "wa"), ("R", "rb", "wan")):
-            for number, (proto, vid) in enumerate(tags):
-                name = top if number == len(tags) - 1 else f"v{vid}"
-                router[side].ip(f"link add link {below} name {name} type vlan proto {proto} id {vid}\nlink set {name} up")
-                below = name
-        router.prepare_end("W", "wa")
-    return links
+    router.veth("L", "la", "R", "ra", f"mtu {LINK_MTU} address {MACS['la'].hex(':')}", f"address {MACS['ra'].hex(':')}")
+    router.prepare_end("L", "la")
+    router.veth("W", "wa0", "R", "rb", f"mtu {LINK_MTU} address {MACS['wa'].hex(':')}",
+                f"mtu {LINK_MTU} address {MACS['rb'].hex(':')}")
+    for side, below, top in (("W", "wa0", "wa"), ("R", "rb", "wan")):
+        for number, (proto, vid) in enumerate(tags):
+            name = top if number == len(tags) - 1 else f"v{vid}"
+            router[side].ip(f"link add link {below} name {name} type vlan proto {proto} id {vid}\nlink set {name} up")
+            below = name
+    router.prepare_end("W", "wa")
 
 
-DOT1Q, QINQ = vlans(("802.1Q", 10)), vlans(("802.1ad", 100), ("802.1Q", 20))
+DOT1Q = functools.partial(vlans, tags=(("802.1Q", 10),))
+QINQ = functools.partial(vlans, tags=(("802.1ad", 100), ("802.1Q", 20)))
 
 
 # ------------------------------------------------------------------ the table
