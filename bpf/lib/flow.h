@@ -16,6 +16,17 @@ struct flow_ref {
 	struct ftctl_flow6 *v6;
 };
 
+/*
+ * One call for each map: clang would join them, and then the verifier cannot replace the call by the
+ * map's own lookup.
+ */
+#define FLOW_LOOKUP(map, key)                                                                                \
+	({                                                                                                   \
+		void *__found = bpf_map_lookup_elem(&(map), key);                                            \
+		asm volatile("" : "+r"(__found));                                                            \
+		__found;                                                                                     \
+	})
+
 static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct flow_ref *ref)
 {
 	union {
@@ -28,18 +39,18 @@ static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct fl
 	switch (ftctl_shape_of(tuple)) {
 	case FTCTL_SHAPE_4:
 		ftctl_key4_of(tuple, &key.k4);
-		ref->flow = bpf_map_lookup_elem(&flow4, &key.k4);
+		ref->flow = FLOW_LOOKUP(flow4, &key.k4);
 		return ref->flow;
 	case FTCTL_SHAPE_4T:
 		ftctl_key4t_of(tuple, &key.k4t);
-		ref->flow = bpf_map_lookup_elem(&flow4t, &key.k4t);
+		ref->flow = FLOW_LOOKUP(flow4t, &key.k4t);
 		return ref->flow;
 	case FTCTL_SHAPE_6:
 		ftctl_key6_of(tuple, &key.k6);
-		ref->v6 = bpf_map_lookup_elem(&flow6, &key.k6);
+		ref->v6 = FLOW_LOOKUP(flow6, &key.k6);
 		break;
 	default:
-		ref->v6 = bpf_map_lookup_elem(&flowx, tuple);
+		ref->v6 = FLOW_LOOKUP(flowx, tuple);
 		break;
 	}
 	if (!ref->v6)

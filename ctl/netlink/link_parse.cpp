@@ -37,37 +37,6 @@ std::optional<TunnelConfig::Mode> parse_mode(std::string_view text)
     return std::nullopt;
 }
 
-std::uint8_t outer_family(TunnelConfig::Mode mode)
-{
-    return mode == TunnelConfig::Mode::ipip || mode == TunnelConfig::Mode::ip6in4 ? AF_INET : AF_INET6;
-}
-
-std::uint8_t inner_family(TunnelConfig::Mode mode)
-{
-    return mode == TunnelConfig::Mode::ipip || mode == TunnelConfig::Mode::ip4in6 ? AF_INET : AF_INET6;
-}
-
-std::uint32_t outer_bytes(const TunnelConfig &config)
-{
-    if (outer_family(config.mode) == AF_INET)
-        return 20;
-    return config.encap_limit ? 48 : 40;
-}
-
-std::optional<TunnelConfig> for_payload(const TunnelConfig &config, std::uint8_t family)
-{
-    using Mode = TunnelConfig::Mode;
-    if (!config.any && inner_family(config.mode) != family)
-        return std::nullopt;
-    TunnelConfig one = config;
-    if (outer_family(config.mode) == AF_INET)
-        one.mode = family == AF_INET ? Mode::ipip : Mode::ip6in4;
-    else
-        one.mode = family == AF_INET ? Mode::ip4in6 : Mode::ip6ip6;
-    one.any = false;
-    return one;
-}
-
 namespace nl {
 namespace {
 

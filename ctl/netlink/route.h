@@ -8,60 +8,14 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "netlink/tunnel_config.h"
 #include "util/addr.h"
 #include "util/result.h"
 
 namespace ftctl {
-
-/// Tunnel settings of a link, from IFLA_INFO_DATA or from `ftctl tunnel add`.
-struct TunnelConfig {
-    enum class Mode { ipip, ip6ip6, ip4in6, ip6in4 };
-    Mode mode = Mode::ipip;
-    IpAddr local;           ///< none: chosen by the route
-    IpAddr remote;          ///< none: any (NBMA); such tunnels are refused
-    std::uint8_t ttl = 0;   ///< 0: inherit
-    std::uint8_t tos = 0;   ///< bit 0 set: inherit (kernel encoding)
-    bool pmtudisc = true;   ///< DF always set
-    std::uint32_t link = 0; ///< underlay ifindex, 0: any
-    std::uint32_t fwmark = 0;
-    bool fou = false;        ///< FOU/GUE encapsulation on: refused
-    bool collect_md = false; ///< metadata mode: refused
-    bool declared = false;   ///< `ftctl tunnel add`, with the tun driver
-    /// Carries IPv4 and IPv6 (kernel protocol 0, "any"); mode is then what it is mostly there for, and
-    /// the packet inside decides: see for_payload().
-    bool any = false;
-    bool isatap = false; ///< sit: next hops are computed from inner addresses: refused
-
-    /* IPv6 outside only */
-    std::optional<std::uint8_t> encap_limit; ///< value of the destination option sent; none: not sent
-    std::uint32_t flow_label = 0;            ///< 20 bits, host order; what is sent unless inherited
-    bool flow_label_inherit = false;         ///< the inner IPv6 packet's; 0 for IPv4 inside
-    /// Set by resolution: where the label comes out as 0, the kernel draws one (ip6_make_flowlabel()
-    /// with net.ipv6.auto_flowlabels on), and so does the fast path.
-    bool flow_label_drawn = false;
-    bool dscp_copy = false;      ///< decapsulation gives the inner packet the outer DSCP
-    bool fwmark_inherit = false; ///< the outer packet is routed by the inner packet's mark: refused
-    bool mip6 = false;           ///< mobility tunnel: refused
-
-    auto operator<=>(const TunnelConfig &) const = default;
-};
-
-/// "ipip", "ip6ip6", "4in6", "6in4" and back.
-std::string mode_name(TunnelConfig::Mode mode);
-std::optional<TunnelConfig::Mode> parse_mode(std::string_view text);
-
-/// AF_INET or AF_INET6: the outer header's, and that of the packets it carries.
-std::uint8_t outer_family(TunnelConfig::Mode mode);
-std::uint8_t inner_family(TunnelConfig::Mode mode);
-/// Bytes put before the inner packet: the outer header and, where it is sent, the 8 bytes of the
-/// tunnel encapsulation limit option.
-std::uint32_t outer_bytes(const TunnelConfig &config);
-/// The same tunnel for packets of one family only (`any` cleared); none when it does not carry them.
-std::optional<TunnelConfig> for_payload(const TunnelConfig &config, std::uint8_t family);
 
 struct Link {
     std::uint32_t index = 0;

@@ -308,6 +308,20 @@ Bytes Packet::bytes() const
     return out;
 }
 
+void change_src(Ipv4 &ip)
+{
+    ip.src ^= 1;
+    if (ip.v6)
+        ip.v6->src[15] ^= 1;
+}
+
+void change_dst(Ipv4 &ip)
+{
+    ip.dst ^= 0x80000000;
+    if (ip.v6)
+        ip.v6->dst[0] ^= 0x80;
+}
+
 Bytes pattern(std::size_t size, std::uint8_t start)
 {
     Bytes out(size);

@@ -126,6 +126,10 @@ struct Packet {
     [[nodiscard]] Bytes bytes() const;
 };
 
+/// Another address than it was, in either family.
+void change_src(Ipv4 &ip);
+void change_dst(Ipv4 &ip);
+
 /// Payload of `size` bytes that differ from their neighbours.
 Bytes pattern(std::size_t size, std::uint8_t start = 1);
 

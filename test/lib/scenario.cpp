@@ -405,18 +405,20 @@ std::vector<Scenario> scenarios(std::initializer_list<Proto> protos, std::initia
 {
     std::vector<Scenario> out;
     for (const Hook hook : {Hook::xdp, Hook::tc})
-        for (const Proto proto : protos)
-            for (const Nat nat : nats)
-                for (unsigned bits = 0; bits < (tunnels ? 8U : 2U); ++bits) {
-                    Scenario s;
-                    s.hook = hook;
-                    s.proto = proto;
-                    s.nat = nat;
-                    s.reply = (bits & 1) != 0;
-                    s.tunnel_a = (bits & 2) != 0;
-                    s.tunnel_b = (bits & 4) != 0;
-                    out.push_back(s);
-                }
+        for (const bool v6 : {false, true})
+            for (const Proto proto : protos)
+                for (const Nat nat : nats)
+                    for (unsigned bits = 0; bits < (tunnels ? 8U : 2U); ++bits) {
+                        Scenario s;
+                        s.hook = hook;
+                        s.v6 = v6;
+                        s.proto = proto;
+                        s.nat = nat;
+                        s.reply = (bits & 1) != 0;
+                        s.tunnel_a = (bits & 2) != 0;
+                        s.tunnel_b = (bits & 4) != 0;
+                        out.push_back(s);
+                    }
     return out;
 }
 

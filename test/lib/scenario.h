@@ -57,6 +57,10 @@ struct Scenario {
     [[nodiscard]] Device out_device() const { return reply ? kDevA : kDevB; }
     [[nodiscard]] bool in_tunnel() const { return reply ? tunnel_b : tunnel_a; }
     [[nodiscard]] bool out_tunnel() const { return reply ? tunnel_a : tunnel_b; }
+    /// Bytes of the inner IP header.
+    [[nodiscard]] std::size_t ip_len() const { return v6 ? 40 : 20; }
+    /// The first IP header in the frame is one of IPv6.
+    [[nodiscard]] bool first_v6() const { return in_tunnel() ? in_outer6() : v6; }
     [[nodiscard]] bool in_outer6() const { return reply ? outer6_b : outer6_a; }
     [[nodiscard]] bool out_outer6() const { return reply ? outer6_a : outer6_b; }
     [[nodiscard]] const std::vector<std::uint16_t> &in_vlans() const { return reply ? vlans_b : vlans_a; }

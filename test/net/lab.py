@@ -72,7 +72,7 @@ def hold(condition, seconds, what, interval=0.1):
         time.sleep(interval)
 
 
-def command(argv, ok=True, text=None, timeout=60):
+def command(argv, ok=True, text=None, timeout=180):
     result = subprocess.run(argv, input=text, capture_output=True, text=True, timeout=timeout, check=False)
     if ok and result.returncode != 0:
         raise Failure(f"{' '.join(argv)}: exit {result.returncode}: {result.stderr.strip() or result.stdout.strip()}")
@@ -113,7 +113,7 @@ class Netns:
     def argv(self, *argv):
         return ["nsenter", f"--net={self.path}", *argv]
 
-    def run(self, *argv, ok=True, text=None, timeout=60):
+    def run(self, *argv, ok=True, text=None, timeout=180):
         with self.entered():  # a child begins in the namespace of the thread that makes it
             return command(list(argv), ok, text, timeout)
 
@@ -278,7 +278,7 @@ class Lab:
 
     # ------------------------------------------------------------------ ftctl
 
-    def start(self, config=None, deadline=10):
+    def start(self, config=None, deadline=60):
         """Starts ftctld in the router's namespace and waits until it answers."""
         daemon = os.path.join(BIN, "ftctld")
         check(os.path.exists(daemon), f"{daemon} is not built")
@@ -562,4 +562,4 @@ def _end(process):
             process.wait(3)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(3)
+            process.wait(30)

@@ -149,6 +149,13 @@ class VariantRun:
             self._exchange(generator.closing(BATCH - 4))
             pair.new_round()
         self._totals()
+        self._notices()
+
+    def _notices(self):
+        """The comparison can fail: one bit of one frame is enough."""
+        self.pair.test.flip = True
+        if not self.pair.try_recipes([{"conn": 0, "dir": "o", "len": 300}], patience=0):
+            raise HarnessError("a changed bit was not noticed")
 
     def _totals(self):
         for lab in self.pair.labs:

@@ -74,7 +74,7 @@ class Pair:
             if frame is not None:
                 yield side, frame, state
 
-    def _collect(self, lab, got, seconds=10.0):
+    def _collect(self, lab, got, seconds=30.0):
         """Receives until the sentinels sent last have passed through the lab."""
         self_mark = SENTINEL + self.serial.to_bytes(4, "big")
         open_sides, end = {"L", "W"}, time.monotonic() + seconds
@@ -188,7 +188,7 @@ class Pair:
                 raise HarnessError("%s has learnt no path MTU: %s" % (lab.tag, told))
         time.sleep(1.2)  # the bound for what changes without a message of the kernel
 
-    def warm_up(self, seconds=15.0):
+    def warm_up(self, seconds=45.0):
         """Sends plain packets until both directions of every connection are live (or refused, where they must be)."""
         if not self.test.attached:
             return

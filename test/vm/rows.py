@@ -51,6 +51,7 @@ def vrf(router):
 class Row(Variant):
     quick: bool = False  # in the default set
     from_lan: int = 1
+    hook: str = "tc"
 
 
 def tunnel(name, words, **more):
@@ -87,6 +88,10 @@ ROWS = {row.name: row for row in (
     tunnel("ipip-device", "dev rb", **NAT["none"]),
     Row("ipip-any-local", tunnel=True, ipip="remote 198.51.100.2", **NAT["masquerade"]),
     tunnel("ipip-fwmark", "fwmark 5", refused="tunnel"),
+
+    # At XDP, where the programs reach the frame before the kernel does.
+    Row("xdp", hook="xdp", **NAT["both"]),
+    tunnel("ipip-xdp", "tos inherit ttl inherit", hook="xdp", quick=True, **NAT["masquerade"]),
 
     # A bridge with VLAN filtering below the router. Tags of the port's own VLAN end there.
     Row("bridge", links=vlan_bridge, quick=True, doubt=("vlan",), **NAT["masquerade"]),

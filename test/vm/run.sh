@@ -5,13 +5,17 @@ set -uo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: test/vm/run.sh [--kernel KERNEL] [TEST...]
+usage: test/vm/run.sh [--kernel KERNEL] [--timeout N] [--results DIR] [TEST...]
 
 Runs the programs of build/ (or $FTCTL_BIN_DIR) on other kernels: each TEST of test/vm/tests (default: all) in a virtual
 machine of its own. Installs QEMU and fetches kernels where they are missing.
 
   --kernel KERNEL  6.1, 6.12, newest (default), the beginning of any version, or all (6.1, 6.12 and newest)
+  --timeout N      seconds that each test may take (600)
+  --results DIR    where `load` leaves what `ftctl doctor -j` said: KERNEL.doctor.json (see test/vm/doctor.py --table)
   --list           the names of the tests
+
+FTCTL_VM_ROWS=all|NAME,... chooses the rows of `oracle`, whose default is a quick few.
 
 Exit code: the first one of a guest that failed; 77 when everything was skipped (the reasons are printed);
 0 otherwise.
@@ -22,12 +26,20 @@ cd "$(dirname "$(readlink -f "$0")")/../.." || exit 1
 here=test/vm
 kernels=(newest)
 names=()
+options=(--time)
 while [ $# -gt 0 ]; do
   case $1 in
     --kernel)
       shift
       kernels=("${1:?--kernel needs a version}")
       [ "$1" != all ] || kernels=(6.1 6.12 newest)
+      ;;
+    --timeout) shift; options+=(--timeout "${1:?--timeout needs seconds}") ;;
+    --results)
+      shift
+      mkdir -p "${1:?--results needs a directory}" || exit 1
+      FTCTL_VM_RESULTS=$(readlink -f "$1") && export FTCTL_VM_RESULTS
+      options+=(--rw "$FTCTL_VM_RESULTS")
       ;;
     --list) find $here/tests -name '[a-z]*.*' -printf '%f\n' | sed 's/\..*//' | sort; exit 0 ;;
     -h | --help) usage; exit 0 ;;
@@ -59,8 +71,8 @@ for kernel in "${kernels[@]}"; do
     echo "== $name on $(head -n 1 "$package/package")"
     began=$SECONDS
     case $test in
-      *.py) "$here/vm" "$package" -- python3 "$test" ;;
-      *) "$here/vm" "$package" -- bash "$test" ;;
+      *.py) "$here/vm" "${options[@]}" "$package" -- python3 "$test" ;;
+      *) "$here/vm" "${options[@]}" "$package" -- bash "$test" ;;
     esac
     code=$?
     case $code in

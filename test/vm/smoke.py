@@ -27,7 +27,7 @@ def at_hook(hook):
         else:
             done = lab.attach("ra", "rb", mode=hook)
         check_equal([device["hook"] for device in done["devices"]], [hook, hook], "hooks of ra and rb")
-        flow, _peer = fast_udp(lab)
+        flow, _peer = fast_udp(lab, deadline=40)
         check_fast(lab, flow)
         transfer = Transfer(lab, "L", "W", (W_ADDR, 8000))
         transfer.check_fast(random_bytes(4_000_000), "tcp_up", "tcp_down")

@@ -14,7 +14,7 @@ VM = os.path.dirname(HERE)
 REPO = os.path.dirname(os.path.dirname(VM))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(VM), "net")]
 
-from report import rewrite, text_table  # noqa: E402
+from report import profile_table, rewrite, text_table  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 
 PATHS = ("conntrack", "flowtable", "ftctl-tc", "ftctl-xdp", "redirect")
@@ -40,7 +40,7 @@ cannot is marked failed, and the exit code is 1. Beside it, without --quick: pkt
 client to server only) in thousands of packets a second, and iperf3 TCP in Mbit/s, at 1000 million instructions a
 second for everything, hosts included.
 
-Uses the programs of build/, or $FTCTL_BIN_DIR. One scenario takes two to four minutes.
+Uses the programs of build/, or $FTCTL_BIN_DIR. One scenario takes three minutes on an idle machine.
 
 examples:
   test/vm/bench.sh --quick plain                       is it all right?
@@ -67,6 +67,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="fewer frames, no pktgen, no TCP")
     parser.add_argument("--batch", type=int, default=64, help="frames between two flushes, 1 to 256 (64)")
     parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
+    parser.add_argument("--profile", action="store_true", help="also show in which functions the instructions are spent")
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
@@ -98,9 +99,10 @@ def run_scenario(name, package, args):
     """The rows of one virtual machine; a path of which nothing came is a row that failed."""
     paths = args.path or PATHS
     options = {"frames": 5000 if args.quick else 20000, "rounds": 2 if args.quick else 3, "batch": args.batch,
-               "quick": args.quick, "paths": paths}
-    argv = [os.path.join(VM, "vm"), "--icount", "--append", "preempt=full", "--timeout", "1200", package, "--",
-            "python3", os.path.join(HERE, "measure.py"), name, json.dumps(options)]
+               "quick": args.quick, "profile": args.profile, "paths": paths}
+    argv = ["setpriv", "--pdeathsig", "TERM", os.path.join(VM, "vm"), "--icount", "--append", "preempt=full",
+            "--timeout", "1800", package, "--", "python3", os.path.join(HERE, "measure.py"), name,
+            json.dumps(options)]
     rows, lines = [], []
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=REPO) as guest:
         for line in guest.stdout:
@@ -114,6 +116,14 @@ def run_scenario(name, package, args):
     return rows + [{"scenario": name, "path": path, "insns": None, "batch": args.batch,
                     "failed": f"the virtual machine ended with {guest.returncode} before this"}
                    for path in paths if path not in seen]
+
+
+def save(path, result):
+    """After each scenario: what was measured stays when a later one is interrupted."""
+    if path:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(result, file, indent=1)
+            file.write("\n")
 
 
 def measure(args):
@@ -132,6 +142,7 @@ def measure(args):
         began = time.monotonic()
         say(f"{name}: {SCENARIOS[name].text}")
         result["rows"] += run_scenario(name, package, args)
+        save(args.json, result)
         say(f"  {time.monotonic() - began:.0f} s")
     return result
 
@@ -147,11 +158,10 @@ def main():
             result = json.load(file)
     else:
         result = measure(args)
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump(result, file, indent=1)
-            file.write("\n")
     print(text_table(result))
+    for row in result["rows"]:
+        if "profile" in row:
+            print(profile_table(row))
     if args.table:
         rewrite(args.table, result)
     failed = [row for row in result["rows"] if "failed" in row]

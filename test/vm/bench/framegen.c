@@ -11,13 +11,18 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/if_link.h>
+#include <linux/perf_event.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -28,15 +33,20 @@ enum {
     REWRITE_MAX = 160,
     BATCH_MAX = 256, /* BPF_PROG_TEST_RUN's own bound */
     INSNS_MAX = 16 + 3 * REWRITE_MAX / 8,
+    SAMPLE_NS = 20011, /* prime: not in step with batches */
+    SAMPLE_PAGES = 512,
+    PAGE = 4096,
 };
 
 static const char usage[] =
-    "usage: framegen send DEV COUNT FRAME [BATCH [ROUNDS]]\n"
+    "usage: framegen send DEV COUNT FRAME [BATCH [ROUNDS [SAMPLES]]]\n"
     "       framegen redirect DEV TO [xdp|tc]\n"
     "\n"
     "send: COUNT copies of FRAME (hexadecimal, from the Ethernet header on) out of DEV, BATCH (64)\n"
     "between two flushes; ROUNDS (1) times. Prints the nanoseconds per frame of each round, a line\n"
     "each. Runs as SCHED_IDLE, so that ksoftirqd, once it is needed, empties the queues first.\n"
+    "SAMPLES: a file that gets the addresses, in hexadecimal, at which processor 0 was found every 20 us\n"
+    "during all rounds but the first.\n"
     "\n"
     "redirect: every frame that DEV receives leaves by TO as it is, at XDP (default) or TC. Prints\n"
     "\"ready\", and goes on until it gets SIGTERM.\n";
@@ -141,6 +151,55 @@ static int load_xdp_redirect(int ifindex)
     return load(&prog, BPF_PROG_TYPE_XDP);
 }
 
+/* ----------------------------------------------------------------- samples */
+
+struct sampler {
+    int fd;
+    struct perf_event_mmap_page *ring;
+};
+
+static int sampler_open(struct sampler *sampler)
+{
+    struct perf_event_attr attr = {
+        .type = PERF_TYPE_SOFTWARE,
+        .size = sizeof(attr),
+        .config = PERF_COUNT_SW_CPU_CLOCK,
+        .sample_period = SAMPLE_NS,
+        .sample_type = PERF_SAMPLE_IP,
+        .disabled = 1,
+    };
+
+    sampler->fd = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+    if (sampler->fd < 0)
+        return fail("perf_event_open", errno);
+    sampler->ring = mmap(NULL, (SAMPLE_PAGES + 1) * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, sampler->fd, 0);
+    return sampler->ring == MAP_FAILED ? fail("the ring of samples", errno) : 0;
+}
+
+/* The ring is never read while it fills, and so never wraps: what does not fit is lost and noticed. */
+static int sampler_write(const struct sampler *sampler, const char *path)
+{
+    const char *data = (const char *)sampler->ring + PAGE;
+    __u64 head = __atomic_load_n(&sampler->ring->data_head, __ATOMIC_ACQUIRE);
+    FILE *file = fopen(path, "w");
+
+    if (!file)
+        return fail(path, errno);
+    for (__u64 at = 0; at < head;) {
+        struct perf_event_header header;
+        __u64 address;
+
+        memcpy(&header, data + at, sizeof(header));
+        memcpy(&address, data + at + sizeof(header), sizeof(address));
+        if (header.type == PERF_RECORD_SAMPLE)
+            fprintf(file, "%llx\n", (unsigned long long)address);
+        at += header.size;
+    }
+    if (head + PAGE > SAMPLE_PAGES * PAGE)
+        fprintf(stderr, "framegen: more samples than fit: the last ones are missing\n");
+    return fclose(file) == 0 ? 0 : fail(path, errno);
+}
+
 /* -------------------------------------------------------------------- send */
 
 static size_t parse_frame(const char *text, unsigned char *frame)
@@ -185,6 +244,8 @@ static int cmd_send(int argc, char **argv)
     size_t length = argc > 2 ? parse_frame(argv[2], frame) : 0;
     __u32 batch = argc > 3 ? parse_number(argv[3], BATCH_MAX) : 64;
     __u32 rounds = argc > 4 ? parse_number(argv[4], 1000) : 1;
+    const char *samples = argc > 5 ? argv[5] : NULL;
+    struct sampler sampler = {.fd = -1};
     int ifindex, fd;
 
     if (!count || !length || !batch || !rounds) {
@@ -197,20 +258,29 @@ static int cmd_send(int argc, char **argv)
     fd = load_sender(frame, length, ifindex);
     if (fd < 0)
         return 1;
+    if (samples && sampler_open(&sampler) != 0)
+        return 1;
     if (sched_setscheduler(0, SCHED_IDLE, &idle) != 0)
         return fail("SCHED_IDLE", errno);
     for (__u32 round = 0; round < rounds; round++) {
         LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = (__u32)length,
                     .repeat = (int)count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = batch);
-        __u64 began = now_ns();
-        int error = bpf_prog_test_run_opts(fd, &opts);
-        __u64 took = now_ns() - began;
+        __u64 time;
+        int error;
 
+        if (samples && round == 1)
+            ioctl(sampler.fd, PERF_EVENT_IOC_ENABLE, 0);
+        time = now_ns();
+        error = bpf_prog_test_run_opts(fd, &opts);
+        time = now_ns() - time;
         if (error)
             return fail("BPF_PROG_TEST_RUN with live frames", error);
-        printf("%.2f\n", (double)took / count);
+        printf("%.2f\n", (double)time / count);
     }
-    return 0;
+    if (!samples)
+        return 0;
+    ioctl(sampler.fd, PERF_EVENT_IOC_DISABLE, 0);
+    return sampler_write(&sampler, samples);
 }
 
 /* ---------------------------------------------------------------- redirect */

@@ -24,6 +24,7 @@ os.environ["FTCTL_BIN_DIR"] = MEMORY
 
 from frames import ETH_IP, ethernet, mac  # noqa: E402
 from lab import Failure, Lab, check, check_equal, command, wait_until  # noqa: E402
+from profiles import by_function  # noqa: E402
 from scenarios import (CLIENT, LAN_REMOTE, LAN_ROUTER, PORT, SCENARIOS, SERVER, TUN_FAR, TUN_NEAR,  # noqa: E402
                        TUNNELS, WAN_FAR, WAN_NEAR)
 from traffic import UdpFlow, UdpPeer  # noqa: E402
@@ -166,13 +167,26 @@ class Bench:
 
     # ------------------------------------------------------------------ traffic
 
-    def framegen(self, packet):
+    @property
+    def total(self):
+        """Frames of a call of framegen()."""
+        return self.options["frames"] * (self.options["rounds"] + 1)
+
+    def framegen(self, packet, *samples):
         """Nanoseconds per frame of each round; the first round is for warming up and left out."""
         role, device, router_device = self.source
         frame = ethernet(mac(MACS[router_device]), mac(MACS[role]), ETH_IP, packet)
         done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]), frame.hex(),
-                                  str(self.options["batch"]), str(self.options["rounds"] + 1), timeout=600)
+                                  str(self.options["batch"]), str(self.options["rounds"] + 1), *samples, timeout=600)
         return [float(line) for line in done.stdout.split()][1:]
+
+    def profile(self, packet, per_packet):
+        """The same again with samples taken, which costs: so it is not what is measured."""
+        if not self.options["profile"]:
+            return None
+        path = os.path.join(self.lab.tmp, "samples")
+        self.framegen(packet, path)
+        return by_function(path, per_packet)
 
     def count(self, sunk, send, total, fast=None):
         """Runs send(); all `total` packets must arrive, by the slow path or not as `fast` says (None: no matter)."""
@@ -190,19 +204,21 @@ class Bench:
 
     def calibrate(self):
         """What is not the router's: generator, one reception, and the end. With the frame that comes to that end."""
-        total = self.options["frames"] * (self.options["rounds"] + 1)
-        for leaving, packet in ((True, self.scenario.leaving), (False, self.scenario.arriving)):
+        for leaving, packet in ((True, self.scenario.leaving(self.sport)), (False, self.scenario.arriving(self.sport))):
             with self.sunk("router", self.source[2]) as sunk:
-                self.calibration[leaving] = min(self.count(sunk, lambda frame=packet: self.framegen(frame(self.sport)), total))
-        say(f"  calibration: {self.calibration[True]:.1f}, with the frame as it arrives {self.calibration[False]:.1f}")
+                least = min(self.count(sunk, lambda frame=packet: self.framegen(frame), self.total))
+                self.calibration[leaving] = least, self.profile(packet, least)
+        say(f"  calibration: {self.calibration[True][0]:.1f}, with the frame as it arrives {self.calibration[False][0]:.1f}")
 
     def generate(self, row, fast):
-        total = self.options["frames"] * (self.options["rounds"] + 1)
+        packet = self.scenario.arriving(self.sport)
+        calibration, base = self.calibration[fast is not None]
         with self.sunk(*self.sink[:2]) as sunk:
-            rounds = self.count(sunk, lambda: self.framegen(self.scenario.arriving(self.sport)), total, fast)
+            rounds = self.count(sunk, lambda: self.framegen(packet), self.total, fast)
+            if self.options["profile"]:
+                row["profile"], row["profile_calibration"] = self.profile(packet, min(rounds)), base
             if fast is not None and self.scenario.up and not self.options["quick"]:
                 row["pktgen_kpps"] = self.count(sunk, self.pktgen, self.options["frames"], fast)
-        calibration = self.calibration[fast is not None]
         row.update(insns=round(min(rounds) - calibration), raw=rounds, calibration=calibration, delivered=1.0)
 
     def pktgen(self):
@@ -322,6 +338,10 @@ class Bench:
 def main():
     scenario, options = SCENARIOS[sys.argv[1]], json.loads(sys.argv[2])
     prime()
+    # Sampling is throttled by what an interrupt costs, and here everything is slow.
+    for name, value in (("perf_event_max_sample_rate", "200000"), ("perf_cpu_time_max_percent", "0")):
+        with open(f"/proc/sys/kernel/{name}", "w", encoding="ascii") as file:
+            file.write(value)
     load(MODULES + list(TUNNELS[scenario.tunnel].modules if scenario.tunnel else ()))
     Bench(scenario, options).run()
 

@@ -64,6 +64,17 @@ def text_table(result):
     return "\n".join(lines)
 
 
+def profile_table(row, least=8):
+    """Functions by what they spend on a packet, less what they spend in the calibration."""
+    base = row["profile_calibration"]
+    spent = {name: row["profile"].get(name, 0) - base.get(name, 0) for name in {*row["profile"], *base}}
+    lines = ["", f"{row['scenario']} {row['path']}: instructions per packet by function (in all, less the calibration)"]
+    for name, value in sorted(spent.items(), key=lambda item: -item[1]):
+        if abs(value) >= least:
+            lines.append(f"  {name:44} {row['profile'].get(name, 0):8.1f} {value:8.1f}")
+    return "\n".join(lines)
+
+
 def markdown(result):
     lines = [f"Kernel {result['kernel']}, {result['date']}, commit {result['commit']}: `{result['command']}`"]
     for title, table in sections(result):

@@ -3,9 +3,11 @@
 
 FTCTL_VM_ROWS: quick (default), all, or names with commas. FTCTL_VM_PACKETS: random packets for each row (beside the
 chosen ones). FTCTL_VM_SEED repeats a run."""
+import multiprocessing
 import os
 import sys
 import time
+import traceback
 
 VM = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [VM, os.path.join(os.path.dirname(VM), "net")]
@@ -26,10 +28,26 @@ def chosen():
 def prepare_kernel():
     """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine up to 6.12,
     is lifted: else two routers would not be equal."""
-    lab.command(["modprobe", "nf_conntrack"])
+    lab.command(["modprobe", "nf_conntrack"], ok=False)  # it may be built in
     for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
         with open(f"/proc/sys/net/ipv4/{name}", "w", encoding="ascii") as file:
             file.write(str(value))
+
+
+def hold(args, row, packets):
+    """(name, is everything as the row says)"""
+    started = time.monotonic()
+    good = False
+    args.hook = row.hook
+    try:
+        good = same.run_variant(args, row, packets)
+    except (same.HarnessError, lab.Failure) as failure:
+        print(f"HARNESS: row {row.name}: {failure}", flush=True)
+    except Exception:  # of this row; the others go on
+        print(f"HARNESS: row {row.name}: {traceback.format_exc()}", flush=True)
+    if not good:
+        print(f"FAIL: row {row.name} after {time.monotonic() - started:.1f} s", flush=True)
+    return row.name, good
 
 
 def main():
@@ -41,17 +59,11 @@ def main():
     lab.exit_on_signals()
     prepare_kernel()
     print(f"seed {args.seed}, kernel {os.uname().release}", flush=True)
-    failed = []
-    for row in rows:
-        started = time.monotonic()
-        try:
-            good = same.run_variant(args, row, packets)
-        except (same.HarnessError, lab.Failure, OSError) as failure:
-            print(f"HARNESS: row {row.name}: {failure}", flush=True)
-            good = False
-        if not good:
-            failed.append(row.name)
-            print(f"FAIL: row {row.name} after {time.monotonic() - started:.1f} s", flush=True)
+    with multiprocessing.get_context("fork").Pool(os.cpu_count()) as pool:
+        results = [pool.apply_async(hold, (args, row, packets)) for row in rows]
+        failed = [name for name, good in (result.get() for result in results) if not good]
+        pool.close()
+        pool.join()
     print(f"{len(rows) - len(failed)} of {len(rows)} rows hold" + (f"; not: {' '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

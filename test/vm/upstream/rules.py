@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The rulesets of the rows, as text for nft, and the counters in them."""
-import json
-
 from lab import Failure, Skip
 from topology import DNAT_ADDR, DNAT_PORT, NS2, PORT
 
 TABLES = ("inet acceptance", "ip acceptance_nat", "netdev acceptance_mangle")
-MARKED = "tcp dport 12345 ip dscp set cs3"
+MARKED = f"tcp dport {PORT} ip dscp set cs3"
 
 
 def forward(row, out):
@@ -46,44 +44,37 @@ def nat(row, inside, out):
 def mangle(row):
     if row.dscp not in ("ingress", "egress"):
         return ""
-    dev, port = ("veth0", DNAT_PORT if row.nat in ("dnat", "both") else PORT) if row.dscp == "ingress" else ("veth1", PORT)
+    dev, port = ("veth0" if row.dscp == "ingress" else "veth1"), PORT
+    if row.dscp == "ingress" and row.nat in ("dnat", "both"):
+        port = DNAT_PORT
     return f"""table netdev acceptance_mangle {{
         chain change {{ type filter hook {row.dscp} device {dev} priority 0; tcp dport {port} ip dscp set cs3; }}
     }}
     """
 
 
-def load(lab, row):
+def load(nft, row):
     """Replaces the ruleset of nsr1 by the row's. ftctl's own table stays."""
     inside, out = ("br0" if "bridge" in row.stages else "veth0"), ("tun0" if "ipip" in row.stages else "veth1")
     text = "".join(f"table {name} {{ }}\ndelete table {name}\n" for name in TABLES)
     text += forward(row, out) + nat(row, inside, out) + mangle(row)
     try:
-        lab["nsr1"].nft(text)
+        nft.run(text)
     except Failure as failure:
         if row.dscp == "egress" and "not supported" in str(failure):
             raise Skip(f"this kernel has no egress hook for nft: {failure}") from failure
         raise
 
 
-def listen(lab):
-    """Counters by DSCP of what arrives at ns2, from zero."""
-    lab["ns2"].nft(f"""table netdev arrived {{ }}
-        delete table netdev arrived
-        table netdev arrived {{
-            counter cs3 {{ }}
-            counter none {{ }}
-            counter other {{ }}
-            chain in {{ type filter hook ingress device eth0 priority 0;
-                tcp dport {PORT} ip dscp cs3 counter name cs3 accept
-                tcp dport {PORT} ip dscp 0 counter name none accept
-                tcp dport {PORT} counter name other
-            }}
-        }}""")
-
-
-def counters(netns, table):
-    """{name: (packets, bytes)}"""
-    text = netns.run("nft", "-j", "list", "counters", "table", *table.split()).stdout
-    return {item["counter"]["name"]: (item["counter"]["packets"], item["counter"]["bytes"])
-            for item in json.loads(text)["nftables"] if "counter" in item}
+# Counters by DSCP of what arrives at ns2.
+ARRIVED = f"""table netdev arrived {{
+    counter cs3 {{ }}
+    counter none {{ }}
+    counter other {{ }}
+    chain in {{ type filter hook ingress device eth0 priority 0;
+        tcp dport {PORT} ip dscp cs3 counter name cs3 accept
+        tcp dport {PORT} ip dscp 0 counter name none accept
+        tcp dport {PORT} counter name other
+    }}
+}}
+"""
