@@ -3,6 +3,8 @@
 
 LAB-A    L 192.0.2.2 -- ra R rb -- 198.51.100.2 W; R masquerades to rb unless told otherwise.
 LAB-2W   LAB-A without NAT and with a second uplink rb2 -- 203.0.113.2 W2; W and W2 both own 198.18.0.10.
+LAB-6    LAB-A in IPv6: L 2001:db8:1::2 -- ra R rb -- 2001:db8:2::2 W, without NAT. R and W know each other's link-local
+         addresses as well.
 LAB-T    client -- router == IPIP tunnel tun0 == remote -- server; router masquerades what enters the tunnel
          and forwards port 8080 of its tunnel address to the client.
 """
@@ -58,6 +60,31 @@ def lab_2w(nat=False, watch=None, roles=("L", "R", "W", "W2")):
             lab["W2"].ip(f"route add 192.0.2.0/24 via {RB2_ADDR}")
         for role in ("W", "W2"):
             lab[role].ip(f"addr add {SERVICE}/32 dev lo")
+    except BaseException:
+        lab.close()
+        raise
+    return lab
+
+
+L6, RA6, RB6, W6 = "2001:db8:1::2", "2001:db8:1::1", "2001:db8:2::1", "2001:db8:2::2"
+RB_LINK, W_LINK = "fe80::b:1", "fe80::b:2"
+
+
+def lab_6(watch=None, roles=("L", "R", "W")):
+    """LAB-6."""
+    lab = Lab(*roles, ipv6=True)
+    try:
+        lab.veth("L", "la", "R", "ra")
+        lab.veth("W", "wa", "R", "rb")
+        lab["L"].ip(f"addr add {L6}/64 dev la nodad\nroute add ::/0 via {RA6}")
+        lab["R"].ip(f"""addr add {RA6}/64 dev ra nodad
+            addr add {RB6}/64 dev rb nodad
+            addr add {RB_LINK}/64 dev rb nodad""")
+        lab["W"].ip(f"""addr add {W6}/64 dev wa nodad
+            addr add {W_LINK}/64 dev wa nodad
+            route add 2001:db8:1::/64 via {RB6}""")
+        lab["R"].sysctl_set("net/ipv6/conf/all/forwarding", 1)
+        lab.watch(**(watch or UDP_WATCH))
     except BaseException:
         lab.close()
         raise
