@@ -230,8 +230,10 @@ std::uint32_t Connections::full_timeout(const CtEntry &entry, bool from_dump) co
     // gave it; a dump shows what is left of it.
     if (!from_dump && entry.timeout_s)
         return *entry.timeout_s;
-    const long configured = entry.orig.proto == IPPROTO_TCP ? kernel_.sysctls().tcp_established_s
-                                                            : kernel_.sysctls().udp_stream_s;
+    const Sysctls &sysctls = kernel_.sysctls();
+    const long configured = entry.orig.proto == IPPROTO_TCP   ? sysctls.tcp_established_s
+                            : entry.orig.proto == IPPROTO_GRE ? sysctls.gre_stream_s
+                                                              : sysctls.udp_stream_s;
     return static_cast<std::uint32_t>(std::clamp(configured, 1L, 0x7fffffffL));
 }
 

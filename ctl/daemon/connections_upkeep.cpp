@@ -101,7 +101,7 @@ void Connections::write_path(std::uint32_t index)
     if (!way)
         return;
     const Link *device = kernel_.link(way->oif);
-    const Neigh *neigh = kernel_.neighbour(way->oif, way->next_hop);
+    const Neigh *neigh = kernel_.neighbour(way->neigh_dev, way->next_hop);
     constexpr std::uint32_t kUp = 0x1; // IFF_UP
     const bool up = device && (device->flags & kUp) && device->carrier;
     const bool xdp = [&] {
@@ -110,8 +110,9 @@ void Connections::write_path(std::uint32_t index)
                 return true;
         return false;
     }();
-    const ftctl_path_body body = plan_path(*way, device ? device->mac : Mac{},
-                                           neigh && neigh->valid() ? &neigh->mac : nullptr, up, xdp);
+    const ftctl_path_body body =
+        plan_path(*way, device ? device->mac : Mac{}, neigh && neigh->valid() ? &neigh->mac : nullptr, up,
+                  xdp, device ? device->mtu : 0);
 
     ftctl_path &path = datapath_.path(index);
     const std::uint32_t active = path.active & 1;

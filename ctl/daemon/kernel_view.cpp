@@ -249,6 +249,8 @@ Sysctls KernelView::read_sysctls() const
     Sysctls now;
     now.udp_stream_s =
         sysctl_number("net/netfilter/nf_conntrack_udp_timeout_stream").value_or(now.udp_stream_s);
+    now.gre_stream_s =
+        sysctl_number("net/netfilter/nf_conntrack_gre_timeout_stream").value_or(now.gre_stream_s);
     now.tcp_established_s =
         sysctl_number("net/netfilter/nf_conntrack_tcp_timeout_established").value_or(now.tcp_established_s);
     for (const char *name : kGlobalSettings)

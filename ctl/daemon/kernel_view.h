@@ -20,6 +20,7 @@ namespace ftctl {
 struct Sysctls {
     long udp_stream_s = 120;
     long tcp_established_s = 432000;
+    long gre_stream_s = 180;
     /// Whatever decides about forwarding and source checks, of all attached devices: compared only.
     std::map<std::string, long> forwarding;
     bool operator==(const Sysctls &) const = default;

@@ -76,14 +76,29 @@ std::optional<Refusal> refuse_status(const CtEntry &entry)
     return std::nullopt;
 }
 
+/// As nf_flow_table: version 0, which has no key in its tuple, and no NAT.
+std::optional<Refusal> refuse_gre(const CtEntry &entry)
+{
+    for (const Tuple *tuple : {&entry.orig, &entry.reply})
+        if (tuple->sport != 0 || tuple->dport != 0)
+            return Refusal{FTCTL_R_NOT_TCP_UDP, "gre version 1"};
+    if (entry.reply != entry.orig.reversed())
+        return Refusal{FTCTL_R_NOT_TCP_UDP, "gre with NAT"};
+    return std::nullopt;
+}
+
 } // namespace
 
 std::optional<Refusal> refuse_entry(const CtEntry &entry, const MarkRule &mark)
 {
     const auto refusal = [](ftctl_reason reason) { return Refusal{reason, {}}; };
 
-    if (entry.orig.proto != IPPROTO_TCP && entry.orig.proto != IPPROTO_UDP)
+    if (entry.orig.proto == IPPROTO_GRE) {
+        if (auto by_gre = refuse_gre(entry))
+            return by_gre;
+    } else if (entry.orig.proto != IPPROTO_TCP && entry.orig.proto != IPPROTO_UDP) {
         return refusal(FTCTL_R_NOT_TCP_UDP);
+    }
     const std::uint8_t family = entry.orig.src.family;
     if (family != AF_INET && family != AF_INET6)
         return refusal(FTCTL_R_FAMILY);

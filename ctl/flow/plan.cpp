@@ -76,7 +76,8 @@ void plan_outer(ftctl_path_body &body, const TunnelConfig &tunnel, bool inner_v6
     std::memcpy(&ip6.daddr, tunnel.remote.bytes.data(), sizeof(ip6.daddr));
     if (tunnel.encap_limit) {
         // init_tel_txopt(): the limit (RFC 2473 section 4.1.1) and PadN to 8 bytes
-        const std::array<std::uint8_t, FTCTL_LIMIT_LEN> options = {payload, 0, 4, 1, *tunnel.encap_limit, 1, 1, 0};
+        const std::array<std::uint8_t, FTCTL_LIMIT_LEN> options = {payload, 0, 4, 1, *tunnel.encap_limit,
+                                                                   1,       1, 0};
         ip6.nexthdr = IPPROTO_DSTOPTS;
         std::copy(options.begin(), options.end(), body.outer + sizeof(ip6));
         body.flags |= FTCTL_P_LIMIT;
@@ -86,6 +87,25 @@ void plan_outer(ftctl_path_body &body, const TunnelConfig &tunnel, bool inner_v6
         body.flags |= FTCTL_P_LABEL;
     if (tunnel.flow_label_drawn)
         body.flags |= FTCTL_P_DRAWN;
+}
+
+/// Ethernet and tags, outermost first.
+void plan_l2(ftctl_path_body &body, const Way &way, const Mac &smac, const Mac &dmac, std::uint16_t proto)
+{
+    ftctl_u8 *to = body.l2;
+    const auto put16 = [&to](std::uint16_t value) {
+        *to++ = static_cast<ftctl_u8>(value >> 8);
+        *to++ = static_cast<ftctl_u8>(value);
+    };
+    to = std::copy(dmac.bytes.begin(), dmac.bytes.end(), to);
+    to = std::copy(smac.bytes.begin(), smac.bytes.end(), to);
+    for (const VlanTag &tag : way.tags) {
+        put16(tag.proto);
+        put16(tag.vid);
+    }
+    put16(proto);
+    body.l2_len = static_cast<ftctl_u8>(to - body.l2);
+    body.vlans = static_cast<ftctl_u8>(way.tags.size());
 }
 
 } // namespace
@@ -109,6 +129,8 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
         plan.key.outer_src = to_abi(way_in.tunnel->remote);
         plan.key.outer_dst = to_abi(way_in.tunnel->local);
     }
+    for (std::size_t i = 0; i < way_in.tags.size() && i < std::size(plan.key.vlan); i++)
+        plan.key.vlan[i] = {htons(way_in.tags[i].proto), htons(way_in.tags[i].vid)};
     plan.new_src = to_abi(out.src);
     plan.new_dst = to_abi(out.dst);
     plan.new_sport = htons(out.sport);
@@ -121,33 +143,32 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
     return plan;
 }
 
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp)
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
+                          std::uint32_t device_mtu)
 {
     ftctl_path_body body{};
     const bool inner_v6 = way.family == AF_INET6;
-    ethhdr eth{};
-    std::copy(smac.bytes.begin(), smac.bytes.end(), eth.h_source);
     body.family = abi_family(way.family);
     body.mtu = way.mtu;
     body.oif = way.oif;
-    if (!up) {
-        body.reason = FTCTL_R_PATH_DOWN;
-    } else if (!dmac) {
-        body.reason = FTCTL_R_NO_NEIGH;
-    } else {
-        std::copy(dmac->bytes.begin(), dmac->bytes.end(), eth.h_dest);
-        body.flags |= FTCTL_P_VALID;
-    }
-    if (xdp)
-        body.flags |= FTCTL_P_XDP;
     bool outer_v6 = inner_v6;
     if (way.tunnel) {
         plan_outer(body, *way.tunnel, inner_v6);
         outer_v6 = body.tunnel == FTCTL_TUNNEL_IPV6;
     }
-    eth.h_proto = htons(outer_v6 ? ETH_P_IPV6 : ETH_P_IP);
-    std::memcpy(body.l2, &eth, sizeof(eth));
-    body.l2_len = sizeof(eth);
+    plan_l2(body, way, smac, dmac ? *dmac : Mac{}, outer_v6 ? ETH_P_IPV6 : ETH_P_IP);
+    if (!up)
+        body.reason = FTCTL_R_PATH_DOWN;
+    else if (!dmac)
+        body.reason = FTCTL_R_NO_NEIGH;
+    else
+        body.flags |= FTCTL_P_VALID;
+    if (xdp) {
+        body.flags |= FTCTL_P_XDP;
+        // xdp_ok_fwd_dev(): the MTU, an Ethernet header and one tag
+        const std::uint32_t most = device_mtu + ETH_HLEN + 4 - body.l2_len;
+        body.mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(body.mtu, most));
+    }
     return body;
 }
 

@@ -32,6 +32,8 @@ std::uint16_t csum_delta(const ftctl_addr &from, const ftctl_addr &to);
 std::uint16_t csum_add(std::uint16_t a, std::uint16_t b);
 
 /// The body of the path for a way. dmac zero and flags without VALID while the neighbour is unknown.
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp);
+/// `device_mtu`: of way.oif; counts at XDP, where the devmap drops frames that exceed it by two tags.
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
+                          std::uint32_t device_mtu);
 
 } // namespace ftctl

@@ -48,6 +48,36 @@ Decision<void> check_device(const Link &link, Fib &fib)
     return {};
 }
 
+/// What lies below a device that IP leaves by.
+struct Below {
+    std::uint32_t oif = 0;
+    std::vector<VlanTag> tags;
+};
+
+/// Down to the attached device (dev_fill_forward_path): the device itself, or the one below its VLANs.
+Decision<Below> walk_down(const Link &device, Fib &fib)
+{
+    Below below;
+    const Link *link = &device;
+    while (link->vlan && !fib.attached(link->index)) {
+        const Link *lower = fib.link(link->lower);
+        if (!lower || below.tags.size() == 2 || !(link->flags & IFF_UP))
+            return refuse(FTCTL_R_PATH, link->name);
+        if (link->vlan->egress_priorities)
+            return refuse(FTCTL_R_PATH, link->name + ": egress-qos-map");
+        if (link->vlan->keeps_tag)
+            return refuse(FTCTL_R_PATH, link->name + ": reorder_hdr off");
+        if (link->mac != lower->mac)
+            return refuse(FTCTL_R_PATH, link->name + ": its MAC address is not that of " + lower->name);
+        below.tags.insert(below.tags.begin(), link->vlan->tag);
+        link = lower;
+    }
+    if (const auto usable = check_device(*link, fib); !usable)
+        return tl::unexpected(usable.error());
+    below.oif = link->index;
+    return below;
+}
+
 std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link, std::uint8_t family, Fib &fib)
 {
     return ftctl::forward_mtu(answer, link, family == AF_INET6 ? fib.ipv6_mtu(link.index) : 0);
@@ -89,15 +119,18 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, std:
     const Link *lower = fib.link(underlay->oif);
     if (!lower || lower->tunnel || lower->index == device.index)
         return refuse(FTCTL_R_PATH, device.name); // tunnels in tunnels, loops
-    if (const auto usable = check_device(*lower, fib); !usable)
-        return tl::unexpected(usable.error());
+    auto below = walk_down(*lower, fib);
+    if (!below)
+        return tl::unexpected(below.error());
     if (underlay->gateway && underlay->gateway.family != outer)
         return refuse(FTCTL_R_PATH, lower->name + ": IPv6 next hop");
 
     Way way;
     way.family = family;
     way.l3_oif = device.index;
-    way.oif = lower->index;
+    way.oif = below->oif;
+    way.tags = std::move(below->tags);
+    way.neigh_dev = lower->index;
     way.next_hop = underlay->gateway ? underlay->gateway : config.remote;
     if (!config.local)
         config.local = underlay->prefsrc;
@@ -180,15 +213,18 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
         return refuse(FTCTL_R_PATH, link_name(fib, answer.oif));
     if (device->tunnel)
         return resolve_tunnel(answer, *device, dst.family, fib);
-    if (const auto usable = check_device(*device, fib); !usable)
-        return tl::unexpected(usable.error());
+    auto below = walk_down(*device, fib);
+    if (!below)
+        return tl::unexpected(below.error());
     if (answer.gateway && answer.gateway.family != dst.family)
         return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop"); // RTA_VIA of an IPv4 route
 
     Way way;
     way.family = dst.family;
     way.l3_oif = device->index;
-    way.oif = device->index;
+    way.oif = below->oif;
+    way.tags = std::move(below->tags);
+    way.neigh_dev = device->index;
     way.next_hop = answer.gateway ? answer.gateway : dst;
     way.mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device, dst.family, fib));
     return way;

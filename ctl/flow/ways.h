@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "flow/refusal.h"
 #include "netlink/conntrack.h"
@@ -41,10 +42,12 @@ class Fib {
 
 /// The way out of one direction. Equal ways share a path.
 struct Way {
-    std::uint8_t family = 2;            ///< AF_INET or AF_INET6: of the packets that go this way
-    std::uint32_t l3_oif = 0;           ///< what the route says: the tunnel, or the same as oif
-    std::uint32_t oif = 0;              ///< attached device that the frame leaves by
-    IpAddr next_hop;                    ///< neighbour on oif
+    std::uint8_t family = 2;     ///< AF_INET or AF_INET6: of the packets that go this way
+    std::uint32_t l3_oif = 0;    ///< what the route says: the tunnel, or the same as oif
+    std::uint32_t oif = 0;       ///< attached device that the frame leaves by
+    std::uint32_t neigh_dev = 0; ///< where next_hop is a neighbour: oif, or a VLAN device on it
+    IpAddr next_hop;
+    std::vector<VlanTag> tags;          ///< pushed; outermost first, two at most
     std::uint16_t mtu = 0;              ///< largest inner L3 packet
     std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in, mode is the one of these packets
 

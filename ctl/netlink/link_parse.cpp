@@ -6,8 +6,10 @@
 #include <netinet/in.h>
 
 #include <linux/if.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
+#include <linux/if_vlan.h>
 #include <linux/ip6_tunnel.h>
 #include <linux/rtnetlink.h>
 
@@ -194,6 +196,35 @@ void parse_xdp(const Attr &xdp, Link &link)
             link.xdp_prog_id = id;
 }
 
+std::optional<VlanConfig> parse_vlan(const Attr &data)
+{
+    VlanConfig vlan;
+    vlan.tag.proto = ETH_P_8021Q;
+    for (const Attr &a : data.nested()) {
+        switch (a.type) {
+        case IFLA_VLAN_ID:
+            vlan.tag.vid = a.u16().value_or(0);
+            break;
+        case IFLA_VLAN_PROTOCOL: // network order
+            vlan.tag.proto = a.be16().value_or(ETH_P_8021Q);
+            break;
+        case IFLA_VLAN_FLAGS:
+            if (ifla_vlan_flags flags{}; a.data.size() >= sizeof(flags)) {
+                std::memcpy(&flags, a.data.data(), sizeof(flags));
+                vlan.keeps_tag = !(flags.flags & VLAN_FLAG_REORDER_HDR);
+            }
+            break;
+        case IFLA_VLAN_EGRESS_QOS:
+            for ([[maybe_unused]] const Attr &map : a.nested())
+                vlan.egress_priorities = true;
+            break;
+        default:
+            break;
+        }
+    }
+    return vlan;
+}
+
 void parse_linkinfo(const Attr &info, Link &link)
 {
     std::optional<Attr> data;
@@ -205,7 +236,9 @@ void parse_linkinfo(const Attr &info, Link &link)
         else if (a.type == IFLA_INFO_SLAVE_KIND)
             link.master_kind = a.text();
     }
-    if (data)
+    if (data && link.kind == "vlan")
+        link.vlan = parse_vlan(*data);
+    else if (data)
         link.tunnel = parse_tunnel(link.kind, *data);
 }
 

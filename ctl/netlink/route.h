@@ -17,6 +17,22 @@
 
 namespace ftctl {
 
+/// An 802.1Q or 802.1ad tag; both in host byte order.
+struct VlanTag {
+    std::uint16_t proto = 0;
+    std::uint16_t vid = 0;
+    auto operator<=>(const VlanTag &) const = default;
+};
+
+/// Settings of a VLAN device.
+struct VlanConfig {
+    VlanTag tag;
+    /// Frames get a priority from their skb's, or keep their tag when they are received.
+    bool egress_priorities = false;
+    bool keeps_tag = false;
+    auto operator<=>(const VlanConfig &) const = default;
+};
+
 struct Link {
     std::uint32_t index = 0;
     std::string name;
@@ -33,6 +49,7 @@ struct Link {
     std::uint32_t xdp_prog_id = 0; ///< program attached now, any mode; 0: none
     std::uint8_t xdp_mode = 0;     ///< XDP_ATTACHED_*
     std::optional<TunnelConfig> tunnel;
+    std::optional<VlanConfig> vlan;
 };
 
 /// Neighbour entry; NUD_* state from <linux/neighbour.h>.

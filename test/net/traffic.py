@@ -386,7 +386,8 @@ class TcpStream:
 def warm_up(flow, seconds=2.6, pps=20):
     """Both ways for so long that conntrack calls a UDP connection ASSURED."""
     first = flow.send(int(seconds * pps), pps)
-    check(flow.lost(first) == 0, f"{flow.lost(first)} of {flow.sent - first} datagrams lost on the plain slow path")
+    lost = flow.lost(first, settle=10)
+    check(lost == 0, f"{lost} of {flow.sent - first} datagrams lost on the plain slow path")
 
 
 def fast_udp(lab, client="L", server="W", target=None, source_port=40000, flow=1, pps=50, bind=None, deadline=12,
@@ -407,7 +408,8 @@ def check_fast(lab, flow, count=200, pps=200, up="up", down="down", proto="udp",
     before, chain = lab.flow(proto=proto, sport=flow.sport, dport=dport), lab.counts()
     check(before is not None, "the flow is not in the dump")
     first = flow.send(count, pps)
-    check(flow.lost(first) == 0, f"{flow.lost(first)} of {count} datagrams lost on the fast path")
+    lost = flow.lost(first, settle=10)
+    check(lost == 0, f"{lost} of {count} datagrams lost on the fast path")
     check(flow.duplicates() == 0, "datagrams were duplicated")
     after, chain_after = lab.flow(proto=proto, sport=flow.sport, dport=dport), lab.counts()
     check(after is not None, "the flow left the dump while it carried packets")

@@ -181,3 +181,26 @@ TEST_CASE("addresses that ip6_forward takes", "[flow][admission]")
         CHECK_FALSE(forwardable(ip(bad)));
     CHECK_FALSE(forwardable(IpAddr{}));
 }
+
+TEST_CASE("GRE of version 0 without NAT is admitted", "[flow][admission]")
+{
+    CtEntry e = entry(IPPROTO_GRE);
+    e.orig.sport = e.orig.dport = 0;
+    e.reply = e.orig.reversed();
+    CHECK_FALSE(refuse_entry(e, {}));
+    SECTION("NAT")
+    {
+        e.reply.dst = ip("203.0.113.9");
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_TCP_UDP, "gre with NAT"});
+    }
+    SECTION("version 1 has call IDs")
+    {
+        e.orig.dport = 17;
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_TCP_UDP, "gre version 1"});
+    }
+    SECTION("one-way")
+    {
+        e.status &= ~static_cast<std::uint32_t>(IPS_ASSURED);
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_ASSURED, {}});
+    }
+}

@@ -5,8 +5,10 @@
 
 #include <linux/fib_rules.h>
 #include <linux/if.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
+#include <linux/if_vlan.h>
 #include <linux/ip6_tunnel.h>
 #include <linux/neighbour.h>
 #include <linux/nexthop.h>
@@ -385,4 +387,44 @@ TEST_CASE("netlink: what rules match on", "[netlink]")
     CHECK(s.other);
     s = rule([](Builder &b, fib_rule_hdr &) { b.u32(26, 1); }); // FRA_FLOWLABEL
     CHECK(s.other);
+}
+
+TEST_CASE("VLAN devices", "[netlink]")
+{
+    const auto vlan = [](const std::function<void(Builder &)> &data) {
+        Builder b(RTM_NEWLINK, 0);
+        b.head<ifinfomsg>().ifi_index = 7;
+        b.text(IFLA_IFNAME, "eth0.10").u32(IFLA_LINK, 3);
+        b.nest(IFLA_LINKINFO, [&] {
+            b.text(IFLA_INFO_KIND, "vlan");
+            b.nest(IFLA_INFO_DATA, [&] { data(b); });
+        });
+        const auto link = parse_exact(b.bytes(), nl::parse_link);
+        REQUIRE(link);
+        REQUIRE(link->vlan);
+        CHECK(link->lower == 3);
+        return *link->vlan;
+    };
+    const auto flags = [](Builder &b, std::uint32_t value) {
+        const ifla_vlan_flags f{value, ~0U};
+        b.put(IFLA_VLAN_FLAGS, &f, sizeof(f));
+    };
+    auto v = vlan([&](Builder &b) {
+        b.be16(IFLA_VLAN_PROTOCOL, ETH_P_8021AD).u16(IFLA_VLAN_ID, 4094);
+        flags(b, VLAN_FLAG_REORDER_HDR);
+    });
+    CHECK(v.tag == VlanTag{ETH_P_8021AD, 4094});
+    CHECK_FALSE(v.keeps_tag);
+    CHECK_FALSE(v.egress_priorities);
+    v = vlan([&](Builder &b) {
+        b.u16(IFLA_VLAN_ID, 10);
+        flags(b, 0);
+        b.nest(IFLA_VLAN_EGRESS_QOS, [&] {
+            const ifla_vlan_qos_mapping map{0, 3};
+            b.put(IFLA_VLAN_QOS_MAPPING, &map, sizeof(map));
+        });
+    });
+    CHECK(v.tag == VlanTag{ETH_P_8021Q, 10});
+    CHECK(v.keeps_tag);
+    CHECK(v.egress_priorities);
 }

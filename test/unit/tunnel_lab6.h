@@ -22,6 +22,8 @@ class Lab6 : public Lab {
         sh("ip neigh add 2001:db8:f::9 lladdr 02:00:00:00:00:09 dev wan nud permanent");
         sh("ip neigh add 2001:db8:1::2 lladdr 02:00:00:00:00:02 dev lan nud permanent");
         sh("ip route add 2001:db8:e::/64 via 2001:db8:f::9");
+        wait_local("2001:db8:f::1");
+        wait_local("2001:db8:1::1");
     }
 
     static ftctl::TunnelConfig config(Mode mode)
@@ -40,7 +42,15 @@ class Lab6 : public Lab {
     {
         auto t = Lab::tunnel(c);
         sh("ip addr add 2001:db8:9::1/128 dev tun0 nodad && ip route add 2001:db8:2::/64 dev tun0");
+        wait_local("2001:db8:9::1");
         return t;
+    }
+
+    /// An address is this machine's only once the kernel's worker has been at it (addrconf_dad_work()).
+    static void wait_local(const std::string &address)
+    {
+        sh("timeout 5 sh -c 'until ip -6 route show table local | grep -q " + address +
+           "; do sleep 0.01; done'");
     }
 };
 

@@ -258,6 +258,7 @@ TEST_CASE("nothing is sent from an address that is not this machine's", "[live][
     udp.send(10);
     REQUIRE(pump(*t, [&] { return t->counters().errors == 1; }));
     sh("ip addr add 2001:db8:f::55/64 dev wan nodad");
+    Lab6::wait_local("2001:db8:f::55");
     udp.send(10);
     REQUIRE(pump(*t, [&] { return t->counters().encap == 1; }));
     const auto f = lab.wan->receive(IPPROTO_IPIP);

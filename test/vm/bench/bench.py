@@ -4,7 +4,6 @@ import argparse
 import datetime
 import json
 import os
-import shlex
 import subprocess
 import sys
 import time
@@ -29,8 +28,8 @@ counts instructions, for the same traffic on each of these paths, all in one boo
   ftctl-xdp  ftctl at XDP
   redirect   frames handed from device to device as they are: the floor
 
-The figures repeat to about one in a hundred from boot to boot, and do not depend on this machine or its load. They are costs
-in instructions, not speeds: a cache miss or an atomic operation costs no more than an addition here. Read the ratios.
+The figures repeat to about one in a hundred from boot to boot, and do not depend on this machine or its load. They are
+costs in instructions, not speeds: a cache miss or an atomic operation costs no more than an addition. Read the ratios.
 """
 EPILOG = """\
 An `insns` is the least of the rounds, less a calibration (generator, one reception and the drop at the end). 20 000
@@ -63,11 +62,11 @@ def arguments():
     parser.add_argument("--kernel", default="newest", help="newest (default) or the beginning of a version: 6.1, 6.12")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--table", metavar="FILE", help="renew the tables in this Markdown file (- prints them)")
-    parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take the rows of this JSON file")
+    parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
     parser.add_argument("--quick", action="store_true", help="fewer frames, no pktgen, no TCP")
     parser.add_argument("--batch", type=int, default=64, help="frames between two flushes, 1 to 256 (64)")
     parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
-    parser.add_argument("--profile", action="store_true", help="also show in which functions the instructions are spent")
+    parser.add_argument("--profile", action="store_true", help="also show in which functions instructions are spent")
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
@@ -93,6 +92,20 @@ def commit():
 
     changed = git("status", "--porcelain", "--untracked-files=no", "bpf", "ctl", "include")
     return git("rev-parse", "--short=10", "HEAD") + ("+" if changed else "")
+
+
+def command(args):
+    """What gives these figures again; not where they were written to."""
+    words = ["test/vm/bench.sh"]
+    if args.kernel != "newest":
+        words += ["--kernel", args.kernel]
+    if args.quick:
+        words.append("--quick")
+    if args.batch != 64:
+        words += ["--batch", str(args.batch)]
+    for path in args.path or ():
+        words += ["--path", path]
+    return " ".join(words + args.scenario)
 
 
 def run_scenario(name, package, args):
@@ -136,7 +149,7 @@ def measure(args):
         image = file.readline().split()[0]
     result = {"kernel": image.removeprefix("linux-image-").removesuffix("-unsigned"),
               "date": datetime.date.today().isoformat(), "commit": commit(),
-              "command": shlex.join(["test/vm/bench.sh", *sys.argv[1:]]), "frame_bytes": 114, "rows": []}
+              "command": command(args), "frame_bytes": 114, "rows": []}
     say(f"kernel {result['kernel']}, commit {result['commit']}")
     for name in args.scenario or SCENARIOS:
         began = time.monotonic()

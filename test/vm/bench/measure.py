@@ -29,8 +29,8 @@ from scenarios import (CLIENT, LAN_REMOTE, LAN_ROUTER, PORT, SCENARIOS, SERVER, 
                        TUNNELS, WAN_FAR, WAN_NEAR)
 from traffic import UdpFlow, UdpPeer  # noqa: E402
 
-MODULES = ("veth nf_conntrack nf_tables nft_ct nft_chain_nat nft_masq nf_flow_table nf_flow_table_inet nft_flow_offload "
-           "pktgen cls_bpf sch_ingress").split()
+MODULES = ("veth nf_conntrack nf_tables nft_ct nft_chain_nat nft_masq nf_flow_table nf_flow_table_inet "
+           "nft_flow_offload pktgen cls_bpf sch_ingress").split()
 PROGRAMS = "ip nsenter setpriv nft ethtool conntrack iperf3".split()
 MACS = {"client": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01",
         "remote": "02:00:00:00:02:02"}
@@ -52,12 +52,17 @@ class Path:
         return self.flowtable or bool(self.hook)
 
 
-PATHS = (Path("conntrack"), Path("flowtable", flowtable=True), Path("ftctl-tc", hook="tc"), Path("ftctl-xdp", hook="xdp"),
-         Path("redirect", bare=True))
+PATHS = (Path("conntrack"), Path("flowtable", flowtable=True), Path("ftctl-tc", hook="tc"),
+         Path("ftctl-xdp", hook="xdp"), Path("redirect", bare=True))
 
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def prime():
@@ -158,7 +163,9 @@ class Bench:
         """What arrives at the device ends there, counted; yields a function that returns how many packets did."""
         self.lab[role].nft(f"""table netdev sink {{
             counter sunk {{ }}
-            chain in {{ type filter hook ingress device "{device}" priority -500; meta protocol != arp counter name sunk drop; }}
+            chain in {{ type filter hook ingress device "{device}" priority -500;
+                meta protocol != arp counter name sunk drop
+            }}
         }}""")
         try:
             yield lambda: self.counter(role, "sink", "sunk")[0]
@@ -176,8 +183,9 @@ class Bench:
         """Nanoseconds per frame of each round; the first round is for warming up and left out."""
         role, device, router_device = self.source
         frame = ethernet(mac(MACS[router_device]), mac(MACS[role]), ETH_IP, packet)
-        done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]), frame.hex(),
-                                  str(self.options["batch"]), str(self.options["rounds"] + 1), *samples, timeout=600)
+        numbers = [str(self.options["batch"]), str(self.options["rounds"] + 1)]
+        done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]),
+                                  frame.hex(), *numbers, *samples, timeout=600)
         return [float(line) for line in done.stdout.split()][1:]
 
     def profile(self, packet, per_packet):
@@ -208,7 +216,8 @@ class Bench:
             with self.sunk("router", self.source[2]) as sunk:
                 least = min(self.count(sunk, lambda frame=packet: self.framegen(frame), self.total))
                 self.calibration[leaving] = least, self.profile(packet, least)
-        say(f"  calibration: {self.calibration[True][0]:.1f}, with the frame as it arrives {self.calibration[False][0]:.1f}")
+        say("  calibration: {:.1f}, with the frame as it arrives {:.1f}".format(
+            self.calibration[True][0], self.calibration[False][0]))
 
     def generate(self, row, fast):
         packet = self.scenario.arriving(self.sport)
@@ -235,8 +244,7 @@ class Bench:
                 for line in lines:
                     with open(f"/proc/thread-self/net/pktgen/{name}", "w", encoding="ascii") as file:
                         file.write(line + "\n")
-            with open("/proc/thread-self/net/pktgen/eth0", encoding="ascii") as file:
-                words = file.read().split()
+            words = read("/proc/thread-self/net/pktgen/eth0").split()
         rates = [word[:-3] for word in words if word.endswith("pps") and word[:-3].isdigit()]
         check(rates, f"pktgen says no rate: {' '.join(words)[-200:]}")
         return int(rates[0]) / 1000
@@ -251,7 +259,7 @@ class Bench:
         # The second left out counts as well, so this is a lower bound of what could have been slow.
         total = end["sum_received"]["bytes"]
         if fast:
-            check(slow <= total * 0.2, f"TCP: the forward chain saw {slow} bytes, {total} arrived in the second measured")
+            check(slow <= total * 0.2, f"TCP: the forward chain saw {slow} bytes, {total} arrived in a second")
         row["tcp_mbps"] = round(end["sum_received"]["bits_per_second"] / 1e6)
 
     # ------------------------------------------------------------------ paths
@@ -267,8 +275,9 @@ class Bench:
             # A veth finishes no checksum on the way of a redirected frame.
             for role, device in (("client", "eth0"), ("remote", "wan0")):
                 self.lab[role].run("ethtool", "-K", device, "tx", "off")
-        done = self.lab.attach("lan0", "wan0", mode=hook) if hook == "tc" else \
-            (self.lab.start(), self.lab.ftctl("attach", "lan0", "wan0", "--mode", hook, "--force"))[1]
+        self.lab.start()
+        force = ["--force"] if hook == "xdp" else []
+        done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", hook, *force)
         check_equal([device["hook"] for device in done["devices"]], [hook, hook], "hooks of lan0 and wan0")
 
     def measure(self, path):
@@ -305,9 +314,9 @@ class Bench:
     def measure_bare(self, row):
         """Frames as they are from one device to the other: what no program can go below."""
         for hook in ("xdp", "tc"):
-            process = self.lab["router"].spawn(os.path.join(MEMORY, "framegen"), "redirect", self.source[2], self.sink[2], hook,
-                                               log=f"redirect-{hook}.log")
-            wait_until(lambda log=process.log: "ready" in open(log, encoding="utf-8").read(), PATIENCE, f"{hook} redirect")
+            process = self.lab["router"].spawn(os.path.join(MEMORY, "framegen"), "redirect", self.source[2],
+                                               self.sink[2], hook, log=f"redirect-{hook}.log")
+            wait_until(lambda log=process.log: "ready" in read(log), PATIENCE, f"redirect at {hook}")
             try:
                 measured = {}
                 self.generate(measured, None)
@@ -326,7 +335,7 @@ class Bench:
             UdpPeer(lab["server"], SERVER, PORT)
             if not self.options["quick"]:
                 server = lab["server"].spawn("iperf3", "-s", "-B", SERVER, "-p", str(IPERF_PORT))
-                wait_until(lambda: f":{IPERF_PORT:04X} " in open(f"/proc/{server.pid}/net/tcp", encoding="ascii").read(), PATIENCE,
+                wait_until(lambda: f":{IPERF_PORT:04X} " in read(f"/proc/{server.pid}/net/tcp"), PATIENCE,
                            "iperf3 listens")
             for path in PATHS:
                 if path.name in self.options["paths"]:

@@ -2,6 +2,7 @@
 """Runs rows, keeps the topology between them, reports one line for each."""
 import contextlib
 import fnmatch
+import json
 import os
 import platform
 import subprocess
@@ -16,6 +17,8 @@ import topology
 from exchange import Exchange
 from lab import Failure, Skip, check, check_equal
 from nft import Nft
+
+PATIENCE_S = 120  # for a program to start or to answer, on an emulated machine beside busy ones
 
 
 class Bench:
@@ -37,7 +40,7 @@ class Bench:
         topology.path_mtu_discovery(self.lab, row.pmtu)
         if row.expect != "plain" and self.hook != row.hook:
             if not self.attached:
-                self.lab.start(deadline=60)
+                self.lab.start(deadline=PATIENCE_S)
                 self.attached = True
             if self.hook is not None:
                 self.lab.detach()
@@ -49,8 +52,9 @@ class Bench:
 
     def attach(self, row, *devices):
         force = ("--force",) if row.hook == "xdp" else ()
-        done = self.lab.ftctl("attach", *devices, "--mode", row.hook, *force)
-        hooks = {device["name"]: device["hook"] for device in done["devices"]}
+        done = self.lab.ftctl_raw("attach", *devices, "--mode", row.hook, *force, as_json=True, timeout=PATIENCE_S)
+        check(done.returncode == 0, f"ftctl attach {' '.join(devices)}: {done.stderr.strip()}")
+        hooks = {device["name"]: device["hook"] for device in json.loads(done.stdout)["devices"]}
         check_equal(hooks, dict.fromkeys(devices, row.hook), "hooks")
 
     @contextlib.contextmanager
