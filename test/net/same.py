@@ -85,7 +85,8 @@ class VariantRun:
         self.pair.test.flip = args.fault == "byte"
         if args.fault and FAULTS[args.fault]:
             rule = FAULTS[args.fault].format(ip=variant.ip.nft, ttl="ttl" if variant.ip.version == 4 else "hoplimit")
-            self.pair.test["R"].nft("table inet fault { chain f { type filter hook forward priority 10; %s; }; }\n" % rule)
+            self.pair.test["R"].nft("table inet fault { chain f { type filter hook forward priority 10; %s; }; }\n"
+                                    % rule)
 
     def _exchange(self, recipes):
         for batch in batches(recipes):
