@@ -68,6 +68,11 @@ static __always_inline bool ctx_read(struct __sk_buff *skb, __u32 off, void *to,
 	return bpf_skb_load_bytes(skb, off, to, len) == 0;
 }
 
+static __always_inline bool ctx_load(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
+{
+	return bpf_skb_load_bytes(skb, off, to, len) == 0;
+}
+
 static __always_inline bool ctx_vlan_present(const struct __sk_buff *skb)
 {
 	return skb->vlan_present;

@@ -53,6 +53,12 @@ static __always_inline bool ctx_read(const struct xdp_md *ctx, __u32 off, void *
 	return true;
 }
 
+/* The same wherever it lies, at the price of a call. */
+static __always_inline bool ctx_load(struct xdp_md *ctx, __u32 off, void *to, __u32 len)
+{
+	return bpf_xdp_load_bytes(ctx, off, to, len) == 0;
+}
+
 /* Tags in metadata are invisible here: devices that strip them are refused at attach. */
 static __always_inline bool ctx_vlan_present(const struct xdp_md *ctx)
 {

@@ -16,8 +16,9 @@
 #include "write.h"
 
 /* Flow and path say the packet may be taken now? 0 or the reason. */
-static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct ftctl_path_body *path,
-					   const struct packet *pkt, struct ftctl_config *cfg, __u64 now)
+static __always_inline __u32 forward_check(struct context *ctx, struct ftctl_flow *flow,
+					   const struct ftctl_path_body *path, const struct packet *pkt,
+					   struct ftctl_config *cfg, __u64 now)
 {
 	__u32 state = flow->state;
 	__u16 limit = path->mtu;
@@ -43,7 +44,7 @@ static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct
 	}
 	if (unlikely(state != FTCTL_FLOW_LIVE || flow->gen != cfg->gen)) {
 		if (!cfg_dry)
-			sample_put(pkt, flow, cfg, now);
+			sample_put(ctx, pkt, flow, cfg, now);
 		return state == FTCTL_FLOW_LIVE ? FTCTL_R_STALE : FTCTL_R_PENDING;
 	}
 	if (!ctx_egress_ok(path))
@@ -52,7 +53,7 @@ static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct
 					flow->trickle_s * FTCTL_NSEC_PER_SEC)) {
 		if (!cfg_dry) {
 			flow->last_trickle = ticks(now);
-			sample_put(pkt, flow, cfg, now);
+			sample_put(ctx, pkt, flow, cfg, now);
 			return because(FTCTL_R_TRICKLE);
 		}
 	}
@@ -110,7 +111,7 @@ static __always_inline int forward(struct context *ctx)
 		reason = because(FTCTL_R_PATH_DOWN);
 		goto pass;
 	}
-	reason = forward_check(flow, path, &pkt, cfg, now);
+	reason = forward_check(ctx, flow, path, &pkt, cfg, now);
 	if (reason)
 		goto pass;
 	reason = ctx_adjust_check(ctx, path, &pkt);

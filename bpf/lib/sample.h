@@ -19,14 +19,29 @@ static __always_inline struct ftctl_sample_key sample_key(const struct ftctl_flo
 	return (struct ftctl_sample_key){flow->id, !!(flow->flags & FTCTL_F_REPLY)};
 }
 
-static __always_inline void sample_put(const struct packet *pkt, const struct ftctl_flow *flow,
-				       struct ftctl_config *cfg, __u64 now)
+/*
+ * What tells one packet of a flow from another, beside ID and length: TCP's sequence number; else how the
+ * payload begins, for IPv6 has no ID, and many senders of IPv4 leave it zero.
+ */
+static __always_inline __u32 sample_tag(struct context *ctx, const struct packet *pkt)
+{
+	__u32 start[4];
+
+	if (pkt->proto == IPPROTO_TCP || pkt->seglen < pkt->hdrlen + sizeof(start) ||
+	    !ctx_load(ctx, pkt->l3 + pkt->hdrlen, start, sizeof(start)))
+		return pkt->l4_tag;
+	return pkt->l4_tag ^ start[0] * 0x9e3779b1 ^ start[1] * 0x85ebca77 ^ start[2] * 0xc2b2ae3d ^
+	       start[3] * 0x27d4eb2f;
+}
+
+static __always_inline void sample_put(struct context *ctx, const struct packet *pkt,
+				       const struct ftctl_flow *flow, struct ftctl_config *cfg, __u64 now)
 {
 	struct ftctl_sample_key key = sample_key(flow);
 	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &key);
 	struct ftctl_sample sample = {
 		.ts_ns = now,
-		.l4_tag = pkt->l4_tag,
+		.l4_tag = sample_tag(ctx, pkt),
 		.ip_id = pkt->ip_id,
 		.len = pkt->seglen,
 		.ttl = pkt->ttl,

@@ -93,11 +93,13 @@ static __always_inline bool witness_same_l2(const struct packet *pkt, const stru
 	return true;
 }
 
-static __always_inline int witness_compare(const struct packet *pkt, const struct packet_outside *out,
-					   const struct flow_ref *ref, const struct ftctl_path_body *path,
+static __always_inline int witness_compare(struct __sk_buff *skb, const struct packet *pkt,
+					   const struct packet_outside *out, const struct flow_ref *ref,
+					   const struct ftctl_path_body *path,
 					   const struct ftctl_sample *sample)
 {
-	if (pkt->ip_id != sample->ip_id || pkt->l4_tag != sample->l4_tag || pkt->seglen != sample->len)
+	if (pkt->ip_id != sample->ip_id || sample_tag(skb, pkt) != sample->l4_tag ||
+	    pkt->seglen != sample->len)
 		return WITNESS_UNRELATED;
 	if (!(path->flags & FTCTL_P_VALID) || path->family != pkt->key.family)
 		return WITNESS_UNRELATED;
@@ -199,7 +201,7 @@ static __always_inline void witness_see(struct __sk_buff *skb)
 	if (!path || !sample || now - sample->ts_ns > WITNESS_MAX_AGE_NS)
 		return;
 
-	what = witness_compare(&room->pkt, &room->out, &ref, path, sample);
+	what = witness_compare(skb, &room->pkt, &room->out, &ref, path, sample);
 	if (what == WITNESS_UNRELATED)
 		return;
 	if (what == WITNESS_STALE) {

@@ -365,7 +365,7 @@ FTCTL_ASSERT(sizeof(struct ftctl_sample_key) == 8, "sample key");
 /* Map: samples (LRU hash): the packet a flow last gave to the stack. */
 struct ftctl_sample {
 	ftctl_u64 ts_ns;
-	ftctl_u32 l4_tag;   /* TCP: sequence number (be); UDP: length and zero (be) */
+	ftctl_u32 l4_tag;   /* TCP: sequence number (be); else of length and payload */
 	ftctl_u32 label;    /* be; IPv6: flow label */
 	ftctl_u16 ip_id;    /* be; IPv6: zero */
 	ftctl_u16 len;	    /* L3 length of the inner packet; of one segment for aggregates */

@@ -196,8 +196,10 @@ TEST_CASE("protocols other than TCP and UDP go to the stack", "[header]")
             key.iif_proto = (key.iif_proto & 0xffffff) | static_cast<std::uint32_t>(proto) << 24;
             Rig::get().set_flow(key, s.flow());
             // 41 is a tunnel's, and what it holds here is no IPv6
-            const unsigned other = proto == kIpv6 || (proto == 0 && s.v6) ? FTCTL_R_BAD_LENGTH : FTCTL_R_PROTOCOL;
-            expect_pass(s, in, {FTCTL_R_PROTOCOL, other, proto == 0 && s.v6 ? FTCTL_R_IP_OPTIONS : FTCTL_R_PROTOCOL});
+            const unsigned other =
+                proto == kIpv6 || (proto == 0 && s.v6) ? FTCTL_R_BAD_LENGTH : FTCTL_R_PROTOCOL;
+            expect_pass(
+                s, in, {FTCTL_R_PROTOCOL, other, proto == 0 && s.v6 ? FTCTL_R_IP_OPTIONS : FTCTL_R_PROTOCOL});
         }
     }
 }

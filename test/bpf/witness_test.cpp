@@ -211,6 +211,9 @@ TEST_CASE("frames of other packets say nothing about a flow", "[witness]")
     for (const Scenario &s : all()) {
         if (!s.v6)
             expect_ignored(s, "ip id", [](Packet &p) { p.ip.id ^= 1; });
+        if (s.proto == kUdp)
+            for (const std::size_t byte : {0U, 7U, 15U})
+                expect_ignored(s, "payload", [byte](Packet &p) { p.payload.at(byte) ^= 1; });
         if (s.proto == kTcp)
             expect_ignored(s, "sequence number", [](Packet &p) { p.tcp().seq += 1; });
         else
