@@ -10,11 +10,13 @@
 SEC("syscall")
 int flow_edit(struct ftctl_flow_edit *edit)
 {
-	struct ftctl_key4t key = edit->key;
-	struct ftctl_flow *flow = flow_lookup(&key, edit->tunneled);
+	struct ftctl_tuple tuple = edit->key;
+	struct ftctl_flow *flow;
+	struct flow_ref ref;
 
-	if (!flow)
+	if (!flow_find(&tuple, &ref))
 		return -ENOENT;
+	flow = ref.flow;
 	if (edit->what & FTCTL_EDIT_PATH)
 		flow->path = edit->path;
 	if (edit->what & FTCTL_EDIT_ID)

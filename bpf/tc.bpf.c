@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Entry points at TC. */
 #include "lib/ctx_tc.h"
+
+#include "lib/adjust_tc.h"
 #include "lib/forward.h"
 #include "lib/witness.h"
 

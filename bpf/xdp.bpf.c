@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Entry points at XDP. */
 #include "lib/ctx_xdp.h"
+
+#include "lib/adjust_xdp.h"
 #include "lib/forward.h"
 
 #include <bpf/bpf_core_read.h>

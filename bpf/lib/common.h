@@ -7,6 +7,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
 #include <stdbool.h>
@@ -49,6 +50,31 @@ const volatile __u32 cfg_dry = 0;     /* 1: run for `explain`: no flow, sample o
 			     : "r"(ctx), "i"(offsetof(typeof(*(ctx)), field)));                              \
 		__ptr;                                                                                       \
 	})
+
+/*
+ * Copies `len` bytes, an even constant, by words: of memory that may be unaligned clang would copy
+ * single bytes. (Packets are unaligned anyway, and kernels with a BPF JIT worth having allow it.)
+ */
+static __always_inline void copy_words(void *to, const void *from, __u32 len)
+{
+	__u32 i = 0;
+
+#pragma unroll
+	for (; i + 4 <= len; i += 4)
+		*(__u32 *)(to + i) = *(const __u32 *)(from + i);
+	if (i < len)
+		*(__u16 *)(to + i) = *(const __u16 *)(from + i);
+}
+
+/*
+ * A reason, not loaded before the branch that needs it: clang would load one ahead of every check, which
+ * the packets that pass all checks pay for.
+ */
+static __always_inline __u32 because(__u32 reason)
+{
+	asm volatile("" : "+r"(reason));
+	return reason;
+}
 
 static __always_inline __u32 ticks(__u64 ns)
 {

@@ -30,13 +30,14 @@ static __always_inline __u32 csum_delta16(__u16 from, __u16 to)
 /* Sum over a 20-byte IPv4 header; 0xffff when its checksum is right (ip_fast_csum). */
 static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
 {
-	const __u16 *word = (const __u16 *)ip;
-	__u32 sum = 0;
+	const __u32 *word = (const __u32 *)ip;
+	__u64 sum = 0;
 
 #pragma unroll
-	for (int i = 0; i < IP_HLEN / 2; i++)
+	for (int i = 0; i < IP_HLEN / 4; i++)
 		sum += word[i];
-	return csum_fold(sum);
+	sum = (sum & 0xffffffff) + (sum >> 32); /* at most 33 bits: csum_fold() wants a carry less */
+	return csum_fold((__u32)(sum & 0xffff) + (__u32)(sum >> 16));
 }
 
 #endif

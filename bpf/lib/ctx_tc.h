@@ -56,9 +56,36 @@ static __always_inline bool ctx_pull(struct __sk_buff *skb, __u32 len)
 	return skb->len >= len && bpf_skb_pull_data(skb, len) == 0;
 }
 
+/* Copies a header out of the buffer, wherever it lies. */
+static __always_inline bool ctx_read(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
+{
+	const void *from = ctx_data(skb) + off;
+
+	if (likely(from + len <= ctx_data_end(skb))) {
+		copy_words(to, from, len);
+		return true;
+	}
+	return bpf_skb_load_bytes(skb, off, to, len) == 0;
+}
+
+static __always_inline bool ctx_load(struct __sk_buff *skb, __u32 off, void *to, __u32 len)
+{
+	return bpf_skb_load_bytes(skb, off, to, len) == 0;
+}
+
 static __always_inline bool ctx_vlan_present(const struct __sk_buff *skb)
 {
 	return skb->vlan_present;
+}
+
+static __always_inline __u16 ctx_vlan_proto(const struct __sk_buff *skb)
+{
+	return (__u16)skb->vlan_proto;
+}
+
+static __always_inline __u16 ctx_vlan_tci(const struct __sk_buff *skb)
+{
+	return bpf_htons((__u16)skb->vlan_tci);
 }
 
 static __always_inline __u32 ctx_gso_size(const struct __sk_buff *skb)
@@ -79,14 +106,22 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
  */
 static __always_inline bool ctx_csum_known(const struct packet *pkt)
 {
-	const struct ftctl_key4 *key = &pkt->key.in;
-	__u32 sum;
+	const __u16 *src = (const __u16 *)&pkt->key.src, *dst = (const __u16 *)&pkt->key.dst;
+	__u32 sum = bpf_htons(IPPROTO_UDP) + bpf_htons((__u16)(pkt->len - packet_ip_len(pkt)));
 
 	if (pkt->proto != IPPROTO_UDP || pkt->l4_check)
 		return true;
-	sum = (key->src & 0xffff) + (key->src >> 16) + (key->dst & 0xffff) + (key->dst >> 16) +
-	      bpf_htons(IPPROTO_UDP) + bpf_htons(pkt->len - IP_HLEN);
+#pragma unroll
+	for (int i = 0; i < 8; i++) /* of IPv4 all but the first two words are zero */
+		sum += (__u32)src[i] + dst[i];
 	return csum_fold(sum) != 0xffff;
+}
+
+/* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */
+static __always_inline void ctx_csum_changed(struct __sk_buff *skb, __s64 diff)
+{
+	if (diff >= 0)
+		bpf_csum_update(skb, (__u32)diff);
 }
 
 static __always_inline bool ctx_trim(struct __sk_buff *skb, __u32 bytes)
@@ -94,19 +129,6 @@ static __always_inline bool ctx_trim(struct __sk_buff *skb, __u32 bytes)
 	if (skb->gso_size)
 		return false;
 	return bpf_skb_change_tail(skb, skb->len - bytes, 0) == 0;
-}
-
-/*
- * Makes room (or takes it away) between Ethernet and IP. FIXED_GSO: the segments of an
- * aggregate keep their size, as they do on the slow path.
- */
-static __always_inline bool ctx_adjust_room(struct __sk_buff *skb, int bytes)
-{
-	__u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO;
-
-	if (bytes > 0)
-		flags |= BPF_F_ADJ_ROOM_ENCAP_L3_IPV4;
-	return bpf_skb_adjust_room(skb, bytes, BPF_ADJ_ROOM_MAC, flags) == 0;
 }
 
 /*
@@ -123,8 +145,15 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 		at = l4 + offsetof(struct udphdr, check);
 		flags = BPF_F_MARK_MANGLED_0; /* zero stays zero; a sum of zero is sent as 0xffff */
 	}
-	return bpf_l4_csum_replace(skb, at, 0, flow->addr_delta, flags | BPF_F_PSEUDO_HDR) == 0 &&
-	       bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
+	if (bpf_l4_csum_replace(skb, at, 0, flow->addr_delta, flags | BPF_F_PSEUDO_HDR))
+		return false;
+	/*
+	 * The helper takes the addresses for IPv4's, whose change the header checksum makes up for;
+	 * here the sum of the whole packet stays the same without (BPF_F_IPV6 of newer kernels).
+	 */
+	if (packet_v6(pkt))
+		bpf_csum_update(skb, flow->addr_delta);
+	return bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
 }
 
 /* rt_tos2priority(): what ip_forward() sets for qdiscs and VLAN priorities. */
@@ -136,13 +165,14 @@ static __always_inline __u32 tos_priority(__u8 tos)
 	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
 }
 
-static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, __u8 tos)
+static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)
 {
 	struct tc_scratch *sc = scratch_get();
 
 	if (sc)
 		sc->redirected = 1;
-	skb->priority = tos_priority(tos);
+	if (!packet_v6(pkt)) /* ip6_forward() leaves it */
+		skb->priority = tos_priority(pkt->new_tos);
 	skb->tstamp = 0; /* skb_clear_tstamp(): a receive time must not become a departure time */
 	return (int)bpf_redirect(ifindex, 0);
 }

@@ -42,10 +42,37 @@ static __always_inline bool ctx_pull(struct xdp_md *ctx, __u32 len)
 	return true;
 }
 
+/* Copies a header out of the frame. */
+static __always_inline bool ctx_read(const struct xdp_md *ctx, __u32 off, void *to, __u32 len)
+{
+	const void *from = ctx_data(ctx) + off;
+
+	if (from + len > ctx_data_end(ctx))
+		return false;
+	copy_words(to, from, len);
+	return true;
+}
+
+/* The same wherever it lies, at the price of a call. */
+static __always_inline bool ctx_load(struct xdp_md *ctx, __u32 off, void *to, __u32 len)
+{
+	return bpf_xdp_load_bytes(ctx, off, to, len) == 0;
+}
+
 /* Tags in metadata are invisible here: devices that strip them are refused at attach. */
 static __always_inline bool ctx_vlan_present(const struct xdp_md *ctx)
 {
 	return false;
+}
+
+static __always_inline __u16 ctx_vlan_proto(const struct xdp_md *ctx)
+{
+	return 0;
+}
+
+static __always_inline __u16 ctx_vlan_tci(const struct xdp_md *ctx)
+{
+	return 0;
 }
 
 static __always_inline __u32 ctx_gso_size(const struct xdp_md *ctx)
@@ -68,15 +95,14 @@ static __always_inline bool ctx_csum_known(const struct packet *pkt)
 	return true;
 }
 
+/* A frame carries no sum of itself. */
+static __always_inline void ctx_csum_changed(struct xdp_md *ctx, __s64 diff)
+{
+}
+
 static __always_inline bool ctx_trim(struct xdp_md *ctx, __u32 bytes)
 {
 	return bpf_xdp_adjust_tail(ctx, -(int)bytes) == 0;
-}
-
-/* Makes room (or takes it away) before the inner IP header; the Ethernet header is lost. */
-static __always_inline bool ctx_adjust_room(struct xdp_md *ctx, int bytes)
-{
-	return bpf_xdp_adjust_head(ctx, -bytes) == 0;
 }
 
 /* The L4 checksum at `l4`, for NAT. */
@@ -105,7 +131,7 @@ static __always_inline bool ctx_l4_csum(struct xdp_md *ctx, __u32 l4, const stru
 	return true;
 }
 
-static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, __u8 tos)
+static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, const struct packet *pkt)
 {
 	/* as ctx_egress_ok() prepared it: queued per device, flushed in bulk at the end of the NAPI poll */
 	return XDP_REDIRECT;

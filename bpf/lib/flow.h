@@ -5,11 +5,58 @@
 
 #include "maps.h"
 
-static __always_inline struct ftctl_flow *flow_lookup(const struct ftctl_key4t *key, __u32 tunneled)
+static __always_inline bool addr_equal(const struct ftctl_addr *a, const struct ftctl_addr *b)
 {
-	if (tunneled)
-		return bpf_map_lookup_elem(&flow4t, key);
-	return bpf_map_lookup_elem(&flow4, &key->in);
+	return !((a->w[0] ^ b->w[0]) | (a->w[1] ^ b->w[1]) | (a->w[2] ^ b->w[2]) | (a->w[3] ^ b->w[3]));
+}
+
+/* A flow as found: `v6` is the same entry where its map holds struct ftctl_flow6, else NULL. */
+struct flow_ref {
+	struct ftctl_flow *flow;
+	struct ftctl_flow6 *v6;
+};
+
+/*
+ * One call for each map: clang would join them, and then the verifier cannot replace the call by the
+ * map's own lookup.
+ */
+#define FLOW_LOOKUP(map, key)                                                                                \
+	({                                                                                                   \
+		void *__found = bpf_map_lookup_elem(&(map), key);                                            \
+		asm volatile("" : "+r"(__found));                                                            \
+		__found;                                                                                     \
+	})
+
+static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct flow_ref *ref)
+{
+	union {
+		struct ftctl_key4 k4;
+		struct ftctl_key4t k4t;
+		struct ftctl_key6 k6;
+	} key;
+
+	ref->v6 = NULL;
+	switch (ftctl_shape_of(tuple)) {
+	case FTCTL_SHAPE_4:
+		ftctl_key4_of(tuple, &key.k4);
+		ref->flow = FLOW_LOOKUP(flow4, &key.k4);
+		return ref->flow;
+	case FTCTL_SHAPE_4T:
+		ftctl_key4t_of(tuple, &key.k4t);
+		ref->flow = FLOW_LOOKUP(flow4t, &key.k4t);
+		return ref->flow;
+	case FTCTL_SHAPE_6:
+		ftctl_key6_of(tuple, &key.k6);
+		ref->v6 = FLOW_LOOKUP(flow6, &key.k6);
+		break;
+	default:
+		ref->v6 = FLOW_LOOKUP(flowx, tuple);
+		break;
+	}
+	if (!ref->v6)
+		return false;
+	ref->flow = &ref->v6->flow;
+	return true;
 }
 
 static __always_inline const struct ftctl_path_body *path_lookup(__u32 index)
@@ -21,21 +68,65 @@ static __always_inline const struct ftctl_path_body *path_lookup(__u32 index)
 	return &path->body[path->active & 1];
 }
 
-/*
- * The key under which the packets of the other direction arrive: this direction's packet as
- * it leaves, turned round. Returns whether that key is a tunnel's.
- */
-static __always_inline __u32 flow_other_key(const struct ftctl_flow *flow, __u8 proto,
-					    const struct ftctl_path_body *path, struct ftctl_key4t *key)
+/* The outer addresses of the other direction's packets: those of the header that is pushed, turned round. */
+static __always_inline void flow_other_outer(const struct ftctl_path_body *path, struct ftctl_tuple *tuple)
 {
-	key->in.src = flow->new_dst;
-	key->in.dst = flow->new_src;
-	key->in.sport = flow->new_dport;
-	key->in.dport = flow->new_sport;
-	key->in.iif_proto = ftctl_iif_proto(path->oif, proto);
-	key->outer_src = path->tun_dst;
-	key->outer_dst = path->tun_src;
-	return !!(path->flags & FTCTL_P_IPIP);
+	const struct ipv6hdr *ip6 = (const void *)path->outer;
+	const struct iphdr *ip = (const void *)path->outer;
+
+	tuple->tunnel = path->tunnel;
+	if (path->tunnel == FTCTL_TUNNEL_IPV4) {
+		tuple->outer_src.w[0] = ip->daddr;
+		tuple->outer_dst.w[0] = ip->saddr;
+	} else if (path->tunnel == FTCTL_TUNNEL_IPV6) {
+		__builtin_memcpy(&tuple->outer_src, &ip6->daddr, sizeof(tuple->outer_src));
+		__builtin_memcpy(&tuple->outer_dst, &ip6->saddr, sizeof(tuple->outer_dst));
+	}
+}
+
+/* Tags and PPPoE session of the other direction's packets: those that are pushed. */
+static __always_inline void flow_other_l2(const struct ftctl_path_body *path, struct ftctl_tuple *tuple)
+{
+	const __u16 *word = (const __u16 *)path->l2;
+
+	if (likely(path->l2_len == ETH_HLEN))
+		return;
+	if (path->vlans) {
+		tuple->vlan[0].proto = word[6];
+		tuple->vlan[0].vid = word[7] & bpf_htons(0x0fff);
+	}
+	if (path->vlans > 1) {
+		tuple->vlan[1].proto = word[8];
+		tuple->vlan[1].vid = word[9] & bpf_htons(0x0fff);
+	}
+	if (path->pppoe) {
+		tuple->pppoe = path->pppoe;
+		__builtin_memcpy(tuple->peer, path->l2, ETH_ALEN);
+	}
+}
+
+/*
+ * The tuple under which the packets of the other direction arrive: this direction's packet as it
+ * leaves, turned round. `tuple` must be zero.
+ */
+static __always_inline void flow_other_tuple(const struct flow_ref *ref, __u8 proto,
+					     const struct ftctl_path_body *path, struct ftctl_tuple *tuple)
+{
+	const struct ftctl_flow *flow = ref->flow;
+
+	tuple->family = path->family;
+	if (path->family == 6 && ref->v6) {
+		tuple->src = ref->v6->new_dst;
+		tuple->dst = ref->v6->new_src;
+	} else {
+		tuple->src.w[0] = flow->new_dst;
+		tuple->dst.w[0] = flow->new_src;
+	}
+	tuple->sport = flow->new_dport;
+	tuple->dport = flow->new_sport;
+	tuple->iif_proto = ftctl_iif_proto(path->oif, proto);
+	flow_other_outer(path, tuple);
+	flow_other_l2(path, tuple);
 }
 
 /* state := to, unless it has left `from`. */
@@ -44,18 +135,14 @@ static __always_inline bool flow_set_state(struct ftctl_flow *flow, __u32 from, 
 	return __sync_val_compare_and_swap(&flow->state, from, to) == from;
 }
 
-static __always_inline void flow_event(__u32 type, const struct ftctl_flow *flow,
-				       const struct ftctl_key4t *key, __u32 tunneled, __u8 tcp_flags)
+static __always_inline void flow_event(__u32 type, const struct ftctl_flow *flow, __u8 tcp_flags)
 {
 	struct ftctl_event *ev = bpf_ringbuf_reserve(&events, sizeof(*ev), 0);
 
 	if (!ev)
 		return; /* the daemon finds it in the flow at its next walk */
-	__builtin_memset(ev, 0, sizeof(*ev));
 	ev->type = type;
 	ev->id = flow->id;
-	ev->key = *key;
-	ev->tunneled = (__u8)tunneled;
 	ev->flow_flags = flow->flags;
 	ev->reason = flow->reason;
 	ev->detail = flow->detail;
@@ -64,9 +151,9 @@ static __always_inline void flow_event(__u32 type, const struct ftctl_flow *flow
 }
 
 /* FIN, RST or a new SYN: neither direction is taken any more. */
-static __always_inline void flow_close(struct ftctl_flow *flow, const struct ftctl_key4t *key, __u32 tunneled,
-				       __u8 proto, __u8 tcp_flags)
+static __always_inline void flow_close(const struct flow_ref *ref, __u8 proto, __u8 tcp_flags)
 {
+	struct ftctl_flow *flow = ref->flow;
 	const struct ftctl_path_body *path = path_lookup(flow->path);
 	__u32 was = flow->state;
 
@@ -74,15 +161,14 @@ static __always_inline void flow_close(struct ftctl_flow *flow, const struct ftc
 		return;
 	flow_set_state(flow, was, FTCTL_FLOW_CLOSING);
 	if (path) {
-		struct ftctl_key4t other_key = {};
-		struct ftctl_flow *other;
-		__u32 other_tunneled = flow_other_key(flow, proto, path, &other_key);
+		struct ftctl_tuple tuple = {};
+		struct flow_ref other;
 
-		other = flow_lookup(&other_key, other_tunneled);
-		if (other && other->state != FTCTL_FLOW_DIFFERS)
-			flow_set_state(other, other->state, FTCTL_FLOW_CLOSING);
+		flow_other_tuple(ref, proto, path, &tuple);
+		if (flow_find(&tuple, &other) && other.flow->state != FTCTL_FLOW_DIFFERS)
+			flow_set_state(other.flow, other.flow->state, FTCTL_FLOW_CLOSING);
 	}
-	flow_event(FTCTL_EV_CLOSING, flow, key, tunneled, tcp_flags);
+	flow_event(FTCTL_EV_CLOSING, flow, tcp_flags);
 }
 
 #endif

@@ -56,9 +56,25 @@ struct {
 } flow4t SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct ftctl_key6);
+	__type(value, struct ftctl_flow6);
+} flow6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1024);
+	__type(key, struct ftctl_tuple);
+	__type(value, struct ftctl_flow6);
+} flowx SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, FTCTL_MAX_SAMPLES);
-	__type(key, struct ftctl_key4t);
+	__type(key, struct ftctl_sample_key);
 	__type(value, struct ftctl_sample);
 } samples SEC(".maps");
 

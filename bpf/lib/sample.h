@@ -14,24 +14,47 @@
 /* How long the witness stays awake after the last sample. */
 #define SAMPLE_WATCH_NS FTCTL_NSEC_PER_SEC
 
-static __always_inline void sample_put(const struct packet *pkt, struct ftctl_config *cfg, __u64 now)
+static __always_inline struct ftctl_sample_key sample_key(const struct ftctl_flow *flow)
 {
-	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &pkt->key);
+	return (struct ftctl_sample_key){flow->id, !!(flow->flags & FTCTL_F_REPLY)};
+}
+
+/*
+ * What tells one packet of a flow from another, beside ID and length: TCP's sequence number; else how the
+ * payload begins, for IPv6 has no ID, and many senders of IPv4 leave it zero.
+ */
+static __always_inline __u32 sample_tag(struct context *ctx, const struct packet *pkt)
+{
+	__u32 start[4];
+
+	if (pkt->proto == IPPROTO_TCP || pkt->seglen < pkt->hdrlen + sizeof(start) ||
+	    !ctx_load(ctx, pkt->l3 + pkt->hdrlen, start, sizeof(start)))
+		return pkt->l4_tag;
+	return pkt->l4_tag ^ start[0] * 0x9e3779b1 ^ start[1] * 0x85ebca77 ^ start[2] * 0xc2b2ae3d ^
+	       start[3] * 0x27d4eb2f;
+}
+
+static __always_inline void sample_put(struct context *ctx, const struct packet *pkt,
+				       const struct ftctl_flow *flow, struct ftctl_config *cfg, __u64 now)
+{
+	struct ftctl_sample_key key = sample_key(flow);
+	struct ftctl_sample *old = bpf_map_lookup_elem(&samples, &key);
 	struct ftctl_sample sample = {
 		.ts_ns = now,
-		.l4_tag = pkt->l4_tag,
+		.l4_tag = sample_tag(ctx, pkt),
 		.ip_id = pkt->ip_id,
 		.len = pkt->seglen,
 		.ttl = pkt->ttl,
 		.tos = pkt->new_tos,
 		.frag_off = pkt->frag_off,
+		.label = pkt->label,
 	};
 
 	if (cfg->watch_until_ns < now + SAMPLE_WATCH_NS / 2)
 		cfg->watch_until_ns = now + SAMPLE_WATCH_NS;
 	if (old && now - old->ts_ns < SAMPLE_HOLD_NS)
 		return;
-	bpf_map_update_elem(&samples, &pkt->key, &sample, BPF_ANY);
+	bpf_map_update_elem(&samples, &key, &sample, BPF_ANY);
 }
 
 #endif

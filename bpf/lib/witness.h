@@ -11,7 +11,9 @@
 #define FTCTL_LIB_WITNESS_H
 
 #include "flow.h"
-#include "packet.h"
+#include "parse.h"
+#include "sample.h"
+#include "write.h"
 
 /* A sample older than this belongs to some other packet. */
 #define WITNESS_MAX_AGE_NS (2 * FTCTL_NSEC_PER_SEC)
@@ -21,135 +23,159 @@
 #define WITNESS_UNRELATED (-2) /* another packet than the sampled one, or nothing can be said */
 #define WITNESS_STALE	  (-3) /* the path's addresses are not what the kernel uses now */
 
-struct emitted {
-	struct ethhdr eth;
-	struct iphdr outer; /* of a tunnel; else unset */
-	struct iphdr ip;
-	__u16 sport, dport; /* be */
-	__u32 l4_tag;
-	__u32 tunneled;
-	__u16 seglen;
+/* What the witness works with; too much for a BPF stack. Each object has its own: nobody shares it. */
+struct witness_room {
+	struct packet pkt;
+	struct packet_outside out;
+	struct ftctl_tuple tuple;
 };
 
-/* False: not a packet that a flow could have sent. */
-static __always_inline bool witness_load(struct __sk_buff *skb, const struct ftctl_config *cfg,
-					 struct emitted *out)
-{
-	__u32 off = sizeof(out->eth);
-	__u32 hdrlen, len;
-	__u8 l4[16];
-
-	if (bpf_skb_load_bytes(skb, 0, &out->eth, sizeof(out->eth)) ||
-	    out->eth.h_proto != bpf_htons(ETH_P_IP) ||
-	    bpf_skb_load_bytes(skb, off, &out->ip, sizeof(out->ip)))
-		return false;
-	if (out->ip.protocol == IPPROTO_IPIP && cfg->tunnels && out->ip.ihl == 5) {
-		out->outer = out->ip;
-		out->tunneled = 1;
-		off += IP_HLEN;
-		if (bpf_skb_load_bytes(skb, off, &out->ip, sizeof(out->ip)))
-			return false;
-	}
-	if (out->ip.version != 4 || out->ip.ihl != 5)
-		return false;
-	if (out->ip.frag_off & bpf_htons(IP_MF | IP_OFFSET))
-		return false;
-	off += IP_HLEN;
-	len = bpf_ntohs(out->ip.tot_len);
-	if (out->ip.protocol == IPPROTO_TCP) {
-		if (bpf_skb_load_bytes(skb, off, l4, 16))
-			return false;
-		__builtin_memcpy(&out->l4_tag, l4 + 4, 4);
-		hdrlen = IP_HLEN + (l4[12] >> 4) * 4;
-	} else if (out->ip.protocol == IPPROTO_UDP) {
-		__u16 udp_len;
-
-		if (bpf_skb_load_bytes(skb, off, l4, 8))
-			return false;
-		__builtin_memcpy(&udp_len, l4 + 4, 2);
-		out->l4_tag = udp_len;
-		hdrlen = IP_HLEN + sizeof(struct udphdr);
-	} else {
-		return false;
-	}
-	__builtin_memcpy(&out->sport, l4, 2);
-	__builtin_memcpy(&out->dport, l4 + 2, 2);
-	if (skb->gso_size && len > hdrlen + skb->gso_size)
-		len = hdrlen + skb->gso_size;
-	out->seglen = len;
-	return true;
-}
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct witness_room);
+} witness_room SEC(".maps");
 
 /* The outer header as it was predicted? */
-static __always_inline int witness_compare_outer(const struct emitted *out,
+static __always_inline int witness_compare_outer(const struct packet *pkt, const struct packet_outside *out,
 						 const struct ftctl_path_body *path,
 						 const struct ftctl_sample *sample)
 {
-	__u8 tos = path->flags & FTCTL_P_TOS_INHERIT ? sample->tos : path->tun_tos;
 	__u16 df = path->flags & FTCTL_P_DF ? bpf_htons(IP_DF) : sample->frag_off & bpf_htons(IP_DF);
+	__u8 tos = path->flags & FTCTL_P_TOS_INHERIT ? sample->tos : path->tun_tos;
+	struct ftctl_tuple want = {};
+	__u32 label;
 
-	if (out->outer.saddr != path->tun_src || out->outer.daddr != path->tun_dst)
+	flow_other_outer(path, &want); /* turned round, as a key has it */
+	if (!addr_equal(&want.outer_src, &pkt->key.outer_dst) ||
+	    !addr_equal(&want.outer_dst, &pkt->key.outer_src))
 		return FTCTL_D_ENCAP;
-	if (out->outer.tos != ftctl_ecn_encap(tos, sample->tos))
+	if (out->tos != ftctl_ecn_encap(tos, sample->tos))
 		return FTCTL_D_OUTER_TOS;
-	if (out->outer.ttl != (path->tun_ttl ? path->tun_ttl : sample->ttl - 1))
+	if (out->ttl != (path->tun_ttl ? path->tun_ttl : sample->ttl - 1))
 		return FTCTL_D_OUTER_TTL;
-	if (out->outer.frag_off != df)
-		return FTCTL_D_OUTER_DF;
+	if (path->tunnel == FTCTL_TUNNEL_IPV4)
+		return out->frag_off == df ? WITNESS_EQUAL : FTCTL_D_OUTER_DF;
+	label = outer6_word(path, sample->tos, sample->label) & bpf_htonl(IPV6_LABEL);
+	if (out->label != label && (label || !(path->flags & FTCTL_P_DRAWN)))
+		return FTCTL_D_OUTER_LABEL;
+	if (out->has_limit != !!(path->flags & FTCTL_P_LIMIT) ||
+	    (out->has_limit && out->limit != path->outer[sizeof(struct ipv6hdr) + 4]))
+		return FTCTL_D_ENCAP;
 	return WITNESS_EQUAL;
 }
 
-static __always_inline int witness_compare(const struct __sk_buff *skb, const struct emitted *out,
-					   const struct ftctl_flow *flow, const struct ftctl_path_body *path,
+/* Addresses and ports as predicted? */
+static __always_inline bool witness_same_tuple(const struct packet *pkt, const struct flow_ref *ref)
+{
+	const struct ftctl_flow *flow = ref->flow;
+
+	if (pkt->key.sport != flow->new_sport || pkt->key.dport != flow->new_dport)
+		return false;
+	if (!packet_v6(pkt))
+		return pkt->key.src.w[0] == flow->new_src && pkt->key.dst.w[0] == flow->new_dst;
+	return ref->v6 && addr_equal(&pkt->key.src, &ref->v6->new_src) &&
+	       addr_equal(&pkt->key.dst, &ref->v6->new_dst);
+}
+
+/* Tags and session, turned round as a key has them. */
+static __always_inline bool witness_same_l2(const struct packet *pkt, const struct ftctl_path_body *path)
+{
+	struct ftctl_tuple want = {};
+
+	flow_other_l2(path, &want);
+	if (want.pppoe != pkt->key.pppoe)
+		return false;
+	for (int i = 0; i < 2; i++)
+		if (want.vlan[i].proto != pkt->key.vlan[i].proto || want.vlan[i].vid != pkt->key.vlan[i].vid)
+			return false;
+	return true;
+}
+
+static __always_inline int witness_compare(struct __sk_buff *skb, const struct packet *pkt,
+					   const struct packet_outside *out, const struct flow_ref *ref,
+					   const struct ftctl_path_body *path,
 					   const struct ftctl_sample *sample)
 {
-	__u32 sent[2 * ETH_ALEN / sizeof(__u32)], predicted[2 * ETH_ALEN / sizeof(__u32)];
-	bool encap = path->flags & FTCTL_P_IPIP;
-
-	if (out->ip.id != sample->ip_id || out->l4_tag != sample->l4_tag || out->seglen != sample->len)
+	if (pkt->ip_id != sample->ip_id || sample_tag(skb, pkt) != sample->l4_tag ||
+	    pkt->seglen != sample->len)
 		return WITNESS_UNRELATED;
-	if (!(path->flags & FTCTL_P_VALID))
+	if (!(path->flags & FTCTL_P_VALID) || path->family != pkt->key.family)
 		return WITNESS_UNRELATED;
 	if (path->oif != cfg_ifindex)
 		return WITNESS_STALE;
-	if (skb->vlan_present)
+	if (!witness_same_l2(pkt, path) || out->tag_bits)
 		return FTCTL_D_VLAN;
-	if (out->ip.saddr != flow->new_src || out->ip.daddr != flow->new_dst ||
-	    out->sport != flow->new_sport || out->dport != flow->new_dport)
+	if (!witness_same_tuple(pkt, ref))
 		return FTCTL_D_NAT;
-	if (encap != !!out->tunneled)
+	if (path->tunnel != pkt->key.tunnel)
 		return FTCTL_D_ENCAP;
-	if (out->ip.ttl != (__u8)(sample->ttl - 1))
+	if (pkt->ttl != (__u8)(sample->ttl - 1))
 		return FTCTL_D_TTL;
-	if ((out->ip.tos ^ sample->tos) & ~FTCTL_ECN_MASK)
+	if ((pkt->tos ^ sample->tos) & ~FTCTL_ECN_MASK)
 		return FTCTL_D_DSCP;
-	if (out->ip.tos != sample->tos)
+	if (pkt->tos != sample->tos)
 		return FTCTL_D_ECN;
-	if (out->ip.frag_off != sample->frag_off)
+	if (pkt->frag_off != sample->frag_off)
 		return FTCTL_D_DF;
-	if (encap) {
-		int what = witness_compare_outer(out, path, sample);
+	if (pkt->label != sample->label)
+		return FTCTL_D_LABEL;
+	if (path->tunnel) {
+		int what = witness_compare_outer(pkt, out, path, sample);
 
 		if (what != WITNESS_EQUAL)
 			return what;
 	}
 	/* dmac and smac; last, since they say least about the flow */
-	__builtin_memcpy(sent, &out->eth, sizeof(sent));
-	__builtin_memcpy(predicted, path, sizeof(predicted));
-	if (sent[0] != predicted[0] || sent[1] != predicted[1] || sent[2] != predicted[2])
-		return WITNESS_STALE;
+	for (__u32 i = 0; i < sizeof(out->macs) / sizeof(__u16); i++)
+		if (((const __u16 *)out->macs)[i] != ((const __u16 *)path->l2)[i])
+			return WITNESS_STALE;
 	return WITNESS_EQUAL;
+}
+
+/* The tuple of the other direction's packets, from one of this direction as it leaves. */
+static __always_inline void witness_turn(const struct packet *pkt, const struct packet_outside *out,
+					 struct ftctl_tuple *back)
+{
+	*back = pkt->key;
+	back->src = pkt->key.dst;
+	back->dst = pkt->key.src;
+	back->outer_src = pkt->key.outer_dst;
+	back->outer_dst = pkt->key.outer_src;
+	back->sport = pkt->key.dport;
+	back->dport = pkt->key.sport;
+	if (pkt->key.pppoe)
+		__builtin_memcpy(back->peer, out->macs, ETH_ALEN); /* who gets ours sends the others */
+}
+
+/* The flow that this packet, as the stack sends it, belongs to. */
+static __always_inline bool witness_find(struct witness_room *room, struct flow_ref *ref)
+{
+	const struct ftctl_path_body *back_path;
+	struct flow_ref back;
+
+	witness_turn(&room->pkt, &room->out, &room->tuple);
+	if (!flow_find(&room->tuple, &back))
+		return false;
+	back_path = path_lookup(back.flow->path);
+	if (!back_path)
+		return false;
+	__builtin_memset(&room->tuple, 0, sizeof(room->tuple));
+	flow_other_tuple(&back, room->pkt.proto, back_path, &room->tuple);
+	return flow_find(&room->tuple, ref);
 }
 
 static __always_inline void witness_see(struct __sk_buff *skb)
 {
-	const struct ftctl_path_body *back_path, *path;
-	struct ftctl_key4t back_key = {}, key = {};
-	struct emitted out = {};
-	struct ftctl_flow *back, *flow;
+	const struct ftctl_path_body *path;
 	struct ftctl_sample *sample;
+	struct ftctl_sample_key key;
 	struct ftctl_config *cfg;
-	__u32 zero = 0, tunneled, state;
+	struct ftctl_flow *flow;
+	struct witness_room *room;
+	struct flow_ref ref;
+	__u32 zero = 0, state;
 	__u64 now;
 	int what;
 
@@ -159,37 +185,23 @@ static __always_inline void witness_see(struct __sk_buff *skb)
 	now = bpf_ktime_get_coarse_ns();
 	if (likely(cfg->watch_until_ns <= now))
 		return;
-	if (!witness_load(skb, cfg, &out))
+	room = bpf_map_lookup_elem(&witness_room, &zero);
+	if (!room)
 		return;
-
-	back_key.in.src = out.ip.daddr;
-	back_key.in.dst = out.ip.saddr;
-	back_key.in.sport = out.dport;
-	back_key.in.dport = out.sport;
-	back_key.in.iif_proto = ftctl_iif_proto(cfg_ifindex, out.ip.protocol);
-	if (out.tunneled) {
-		back_key.outer_src = out.outer.daddr;
-		back_key.outer_dst = out.outer.saddr;
-	}
-	back = flow_lookup(&back_key, out.tunneled);
-	if (!back)
+	__builtin_memset(room, 0, sizeof(*room));
+	if (parse_packet(skb, cfg, NULL, &room->pkt, &room->out) || !witness_find(room, &ref))
 		return;
-	back_path = path_lookup(back->path);
-	if (!back_path)
-		return;
-	tunneled = flow_other_key(back, out.ip.protocol, back_path, &key);
-	flow = flow_lookup(&key, tunneled);
-	if (!flow)
-		return;
+	flow = ref.flow;
 	state = flow->state;
 	if (state != FTCTL_FLOW_PENDING && state != FTCTL_FLOW_LIVE)
 		return;
 	path = path_lookup(flow->path);
+	key = sample_key(flow);
 	sample = bpf_map_lookup_elem(&samples, &key);
 	if (!path || !sample || now - sample->ts_ns > WITNESS_MAX_AGE_NS)
 		return;
 
-	what = witness_compare(skb, &out, flow, path, sample);
+	what = witness_compare(skb, &room->pkt, &room->out, &ref, path, sample);
 	if (what == WITNESS_UNRELATED)
 		return;
 	if (what == WITNESS_STALE) {
@@ -204,13 +216,13 @@ static __always_inline void witness_see(struct __sk_buff *skb)
 		flow->last_trickle = ticks(now);
 		flow->gen = gen;
 		if (state == FTCTL_FLOW_LIVE || flow_set_state(flow, FTCTL_FLOW_PENDING, FTCTL_FLOW_LIVE))
-			flow_event(FTCTL_EV_LIVE, flow, &key, tunneled, 0);
+			flow_event(FTCTL_EV_LIVE, flow, 0);
 		return;
 	}
 	flow->reason = FTCTL_R_MANGLED;
 	flow->detail = (__u8)what;
 	if (flow_set_state(flow, state, FTCTL_FLOW_DIFFERS))
-		flow_event(FTCTL_EV_DIFFERS, flow, &key, tunneled, 0);
+		flow_event(FTCTL_EV_DIFFERS, flow, 0);
 }
 
 #endif

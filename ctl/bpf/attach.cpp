@@ -71,6 +71,7 @@ void DatapathImpl::release_slot(std::uint32_t index)
 {
     ftctl_slot &slot = maps_.slots()[index];
     slot.mac = kTakeNothing;
+    slot.upper = FTCTL_NO_MAC;
     slot.ifindex = 0;
     slot.hook = FTCTL_HOOK_NONE;
 }

@@ -32,11 +32,12 @@ struct Attachment {
     bool tcx = false;                 ///< tcx link; false: clsact filter
 };
 
-/// A flow as it stands in a map.
+/// A flow as it stands in a map; the tuple's shape says in which (ftctl_shape_of).
 struct FlowEntry {
-    ftctl_key4t key{}; ///< outer addresses zero when !tunneled
-    bool tunneled = false;
+    ftctl_tuple key{};
     ftctl_flow flow{};
+    ftctl_addr new_src{}; ///< IPv6: as in ftctl_flow6; IPv4: zero, as ftctl_flow has the addresses
+    ftctl_addr new_dst{};
 };
 
 struct SlotStats {
@@ -99,11 +100,11 @@ class Datapath {
 
     /* flows */
     virtual Status flow_insert(const FlowEntry &entry) = 0; ///< EEXIST, E2BIG in Error::err
-    virtual Result<std::optional<ftctl_flow>> flow_lookup(const ftctl_key4t &key, bool tunneled) = 0;
+    virtual Result<std::optional<FlowEntry>> flow_lookup(const ftctl_tuple &key) = 0;
     /// Removes and returns the final counters; none when it was not there.
-    virtual Result<std::optional<ftctl_flow>> flow_delete(const ftctl_key4t &key, bool tunneled) = 0;
+    virtual Result<std::optional<FlowEntry>> flow_delete(const ftctl_tuple &key) = 0;
     virtual Status flow_edit(const ftctl_flow_edit &edit) = 0; ///< ENOENT in Error::err
-    /// All flows of both maps, in batches; stops early when the handler returns false.
+    /// All flows of all maps, in batches; stops early when the handler returns false.
     virtual Status flow_each(const std::function<bool(const FlowEntry &)> &handler) = 0;
 
     /* counters and events */

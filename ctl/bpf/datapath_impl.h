@@ -61,8 +61,8 @@ class DatapathImpl final : public Datapath {
 
     /* flows.cpp */
     Status flow_insert(const FlowEntry &entry) override;
-    Result<std::optional<ftctl_flow>> flow_lookup(const ftctl_key4t &key, bool tunneled) override;
-    Result<std::optional<ftctl_flow>> flow_delete(const ftctl_key4t &key, bool tunneled) override;
+    Result<std::optional<FlowEntry>> flow_lookup(const ftctl_tuple &key) override;
+    Result<std::optional<FlowEntry>> flow_delete(const ftctl_tuple &key) override;
     Status flow_edit(const ftctl_flow_edit &edit) override;
     Status flow_each(const std::function<bool(const FlowEntry &)> &handler) override;
 

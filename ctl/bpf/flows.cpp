@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Flows: single entries, edits in place, and the walk over both maps.
+// Flows: single entries, edits in place, and the walk over all maps.
 #include "bpf/datapath_impl.h"
 
 #include <algorithm>
@@ -13,31 +13,103 @@
 namespace ftctl::bpf {
 namespace {
 
-// flow4's key is how flow4t's begins.
-static_assert(offsetof(ftctl_key4t, in) == 0);
-
-MapId map_of(bool tunneled)
+// One map's key and value, to and from a FlowEntry.
+ftctl_tuple tuple_of(const ftctl_key4 &key)
 {
-    return tunneled ? MapId::flow4t : MapId::flow4;
+    ftctl_tuple tuple{};
+    tuple.src.w[0] = key.src;
+    tuple.dst.w[0] = key.dst;
+    tuple.sport = key.sport;
+    tuple.dport = key.dport;
+    tuple.iif_proto = key.iif_proto;
+    tuple.family = 4;
+    return tuple;
 }
 
-template <typename Key>
-FlowEntry entry_of(const Key &key, const ftctl_flow &flow);
-
-template <>
-FlowEntry entry_of(const ftctl_key4 &key, const ftctl_flow &flow)
+ftctl_tuple tuple_of(const ftctl_key4t &key)
 {
-    FlowEntry entry;
-    entry.key.in = key;
-    entry.flow = flow;
-    return entry;
+    ftctl_tuple tuple = tuple_of(key.in);
+    tuple.outer_src.w[0] = key.outer_src;
+    tuple.outer_dst.w[0] = key.outer_dst;
+    tuple.tunnel = FTCTL_TUNNEL_IPV4;
+    return tuple;
 }
 
-template <>
-FlowEntry entry_of(const ftctl_key4t &key, const ftctl_flow &flow)
+ftctl_tuple tuple_of(const ftctl_key6 &key)
 {
-    return {key, true, flow};
+    ftctl_tuple tuple{};
+    tuple.src = key.src;
+    tuple.dst = key.dst;
+    tuple.sport = key.sport;
+    tuple.dport = key.dport;
+    tuple.iif_proto = key.iif_proto;
+    tuple.family = 6;
+    return tuple;
 }
+
+ftctl_tuple tuple_of(const ftctl_tuple &key)
+{
+    return key;
+}
+
+FlowEntry entry_of(const ftctl_tuple &key, const ftctl_flow &flow)
+{
+    return {key, flow, {}, {}};
+}
+
+FlowEntry entry_of(const ftctl_tuple &key, const ftctl_flow6 &flow)
+{
+    return {key, flow.flow, flow.new_src, flow.new_dst};
+}
+
+MapId map_of(ftctl_shape shape)
+{
+    switch (shape) {
+    case FTCTL_SHAPE_4:
+        return MapId::flow4;
+    case FTCTL_SHAPE_4T:
+        return MapId::flow4t;
+    case FTCTL_SHAPE_6:
+        return MapId::flow6;
+    default:
+        return MapId::flowx;
+    }
+}
+
+// What bpf(2) is given: the key and the value in their map's own layout.
+struct Packed {
+    explicit Packed(const ftctl_tuple &tuple) : shape(ftctl_shape_of(&tuple))
+    {
+        switch (shape) {
+        case FTCTL_SHAPE_4:
+            ftctl_key4_of(&tuple, &key.k4);
+            break;
+        case FTCTL_SHAPE_4T:
+            ftctl_key4t_of(&tuple, &key.k4t);
+            break;
+        case FTCTL_SHAPE_6:
+            ftctl_key6_of(&tuple, &key.k6);
+            break;
+        default:
+            key.kx = tuple;
+        }
+    }
+    [[nodiscard]] FlowEntry entry(const ftctl_tuple &tuple) const
+    {
+        return shape == FTCTL_SHAPE_4 || shape == FTCTL_SHAPE_4T ? entry_of(tuple, value.flow)
+                                                                 : entry_of(tuple, value);
+    }
+
+    ftctl_shape shape;
+    union {
+        ftctl_key4 k4;
+        ftctl_key4t k4t;
+        ftctl_key6 k6;
+        ftctl_tuple kx;
+    } key{};
+    ftctl_flow6 value{}; // ftctl_flow is how it begins
+};
+static_assert(offsetof(ftctl_flow6, flow) == 0);
 
 constexpr std::uint32_t kBatch = 1024;
 // A bucket goes out whole or not at all (ENOSPC). Its length is the number of colliding keys; no
@@ -45,11 +117,11 @@ constexpr std::uint32_t kBatch = 1024;
 constexpr std::uint32_t kBatchLimit = 1U << 20;
 
 // true: to the end; false: the handler stopped it, or Error.
-template <typename Key>
+template <typename Key, typename Flow>
 Result<bool> walk_in_batches(int fd, const std::function<bool(const FlowEntry &)> &handler)
 {
     std::vector<Key> keys(kBatch);
-    std::vector<ftctl_flow> flows(kBatch);
+    std::vector<Flow> flows(kBatch);
     std::uint32_t cursor = 0; // number of the bucket, for hash maps
     bool first = true;
     for (;;) {
@@ -69,7 +141,7 @@ Result<bool> walk_in_batches(int fd, const std::function<bool(const FlowEntry &)
             return fail_errno("list the flows", err);
         count = std::min(count, static_cast<std::uint32_t>(keys.size()));
         for (std::uint32_t i = 0; i < count; ++i) {
-            if (!handler(entry_of(keys[i], flows[i])))
+            if (!handler(entry_of(tuple_of(keys[i]), flows[i])))
                 return false;
         }
         if (err == ENOENT)
@@ -79,7 +151,7 @@ Result<bool> walk_in_batches(int fd, const std::function<bool(const FlowEntry &)
     }
 }
 
-template <typename Key>
+template <typename Key, typename Flow>
 Result<bool> walk_by_key(int fd, std::uint32_t max_entries,
                          const std::function<bool(const FlowEntry &)> &handler)
 {
@@ -93,8 +165,8 @@ Result<bool> walk_by_key(int fd, std::uint32_t max_entries,
     for (std::uint64_t steps = 0; steps < 2ULL * max_entries; ++steps) {
         Key next{};
         const bool last = bpf_map_get_next_key(fd, &key, &next) != 0;
-        ftctl_flow flow{};
-        if (bpf_map_lookup_elem(fd, &key, &flow) == 0 && !handler(entry_of(key, flow)))
+        Flow flow{};
+        if (bpf_map_lookup_elem(fd, &key, &flow) == 0 && !handler(entry_of(tuple_of(key), flow)))
             return false;
         if (last)
             return true;
@@ -103,23 +175,25 @@ Result<bool> walk_by_key(int fd, std::uint32_t max_entries,
     return true;
 }
 
-template <typename Key>
+template <typename Key, typename Flow>
 Result<bool> walk(int fd, std::uint32_t max_entries, const std::function<bool(const FlowEntry &)> &handler)
 {
-    auto done = walk_in_batches<Key>(fd, handler);
+    auto done = walk_in_batches<Key, Flow>(fd, handler);
     // EINVAL, ENOTSUPP (524): no batch operations for this kind of map
     if (!done && (done.error().err == EINVAL || done.error().err == 524))
-        return walk_by_key<Key>(fd, max_entries, handler);
+        return walk_by_key<Key, Flow>(fd, max_entries, handler);
     return done;
 }
 
 } // namespace
 
-Status walk_flows_by_key(int fd, bool tunneled, std::uint32_t max_entries,
+Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
                          const std::function<bool(const FlowEntry &)> &handler)
 {
-    auto done = tunneled ? walk_by_key<ftctl_key4t>(fd, max_entries, handler)
-                         : walk_by_key<ftctl_key4>(fd, max_entries, handler);
+    auto done = shape == FTCTL_SHAPE_4    ? walk_by_key<ftctl_key4, ftctl_flow>(fd, max_entries, handler)
+                : shape == FTCTL_SHAPE_4T ? walk_by_key<ftctl_key4t, ftctl_flow>(fd, max_entries, handler)
+                : shape == FTCTL_SHAPE_6  ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
+                                          : walk_by_key<ftctl_tuple, ftctl_flow6>(fd, max_entries, handler);
     if (!done)
         return tl::unexpected(done.error());
     return {};
@@ -127,27 +201,29 @@ Status walk_flows_by_key(int fd, bool tunneled, std::uint32_t max_entries,
 
 Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
-    if (bpf_map_update_elem(maps_.fd(map_of(entry.tunneled)), &entry.key, &entry.flow, BPF_NOEXIST) != 0)
+    Packed packed(entry.key);
+    packed.value = {entry.flow, entry.new_src, entry.new_dst};
+    if (bpf_map_update_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value, BPF_NOEXIST) != 0)
         return fail_errno("insert a flow", errno, errno == E2BIG ? "raise limits.flows" : "");
     return {};
 }
 
-Result<std::optional<ftctl_flow>> DatapathImpl::flow_lookup(const ftctl_key4t &key, bool tunneled)
+Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &key)
 {
-    ftctl_flow flow{};
-    if (bpf_map_lookup_elem(maps_.fd(map_of(tunneled)), &key, &flow) == 0)
-        return flow;
+    Packed packed(key);
+    if (bpf_map_lookup_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value) == 0)
+        return packed.entry(key);
     if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("look up a flow", errno);
 }
 
-Result<std::optional<ftctl_flow>> DatapathImpl::flow_delete(const ftctl_key4t &key, bool tunneled)
+Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &key)
 {
     // In one step: between a lookup and a delete packets would be lost to the count.
-    ftctl_flow flow{};
-    if (bpf_map_lookup_and_delete_elem(maps_.fd(map_of(tunneled)), &key, &flow) == 0)
-        return flow;
+    Packed packed(key);
+    if (bpf_map_lookup_and_delete_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value) == 0)
+        return packed.entry(key);
     if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("remove a flow", errno);
@@ -175,14 +251,17 @@ Status DatapathImpl::flow_edit(const ftctl_flow_edit &edit)
 
 Status DatapathImpl::flow_each(const std::function<bool(const FlowEntry &)> &handler)
 {
-    auto plain = walk<ftctl_key4>(maps_.fd(MapId::flow4), maps_.flow_entries(), handler);
-    if (!plain)
-        return tl::unexpected(plain.error());
-    if (!*plain)
-        return {};
-    auto tunneled = walk<ftctl_key4t>(maps_.fd(MapId::flow4t), maps_.flow_entries(), handler);
-    if (!tunneled)
-        return tl::unexpected(tunneled.error());
+    const std::uint32_t entries = maps_.flow_entries();
+    const auto in = [this](ftctl_shape shape) { return maps_.fd(map_of(shape)); };
+    Result<bool> more = walk<ftctl_key4, ftctl_flow>(in(FTCTL_SHAPE_4), entries, handler);
+    if (more && *more)
+        more = walk<ftctl_key4t, ftctl_flow>(in(FTCTL_SHAPE_4T), entries, handler);
+    if (more && *more)
+        more = walk<ftctl_key6, ftctl_flow6>(in(FTCTL_SHAPE_6), entries, handler);
+    if (more && *more)
+        more = walk<ftctl_tuple, ftctl_flow6>(in(FTCTL_SHAPE_X), entries, handler);
+    if (!more)
+        return tl::unexpected(more.error());
     return {};
 }
 

@@ -32,7 +32,9 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"flow4", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4), sizeof(ftctl_flow), 0, 0},
     // Few machines have tunnels: entries on demand, so that the unused map costs its buckets only.
     {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), sizeof(ftctl_flow), 0, kNoPrealloc},
-    {"samples", BPF_MAP_TYPE_LRU_HASH, sizeof(ftctl_key4t), sizeof(ftctl_sample), FTCTL_MAX_SAMPLES, 0},
+    {"flow6", BPF_MAP_TYPE_HASH, sizeof(ftctl_key6), sizeof(ftctl_flow6), 0, kNoPrealloc},
+    {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_tuple), sizeof(ftctl_flow6), 0, kNoPrealloc},
+    {"samples", BPF_MAP_TYPE_LRU_HASH, sizeof(ftctl_sample_key), sizeof(ftctl_sample), FTCTL_MAX_SAMPLES, 0},
     {"events", BPF_MAP_TYPE_RINGBUF, 0, 0, FTCTL_EVENT_RING_BYTES, 0},
     {"egress", BPF_MAP_TYPE_DEVMAP_HASH, kU32, kU32, kEgressDevices, 0},
     // Ingress of one device leaves word here for egress of another (struct tc_scratch in bpf/).

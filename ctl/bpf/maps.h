@@ -24,12 +24,14 @@ enum class MapId : std::size_t {
     stats,
     flow4,
     flow4t,
+    flow6,
+    flowx,
     samples,
     events,
     egress,
     scratch,
 };
-inline constexpr std::size_t kMapCount = 10;
+inline constexpr std::size_t kMapCount = 12;
 
 /// A map as both sides know it; bpf/*.bpf.c must define the same.
 struct MapSpec {

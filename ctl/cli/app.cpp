@@ -107,7 +107,7 @@ void add_tunnel_commands(CLI::App &app, Parsed &p)
         command(*tunnel, p, "add", "Declare a tunnel", [&p] { return cmd_tunnel_add(p.call, p.words); });
     add->add_option("WORDS", p.words,
                     "NAME mode ipip|ip6ip6|4in6|6in4 local A remote A [ttl N|inherit] [tos N|inherit] "
-                    "[encaplimit N|none] [dev D]")
+                    "[encaplimit N|none] [flowlabel N|inherit] [dev D]")
         ->expected(-1)
         ->option_text("...");
     auto *del = command(*tunnel, p, "del", "Remove a declared tunnel",

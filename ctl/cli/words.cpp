@@ -131,7 +131,7 @@ Result<nlohmann::json> parse_tunnel_add(const Words &words)
     if (words.empty())
         return usage(what, "no name", hint);
     auto request = parse_pairs(what, Words(words.begin() + 1, words.end()),
-                               {"mode", "local", "remote", "ttl", "tos", "encaplimit", "dev"});
+                               {"mode", "local", "remote", "ttl", "tos", "encaplimit", "flowlabel", "dev"});
     if (!request)
         return request;
     (*request)["name"] = words[0];

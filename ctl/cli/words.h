@@ -32,7 +32,8 @@ Result<Endpoint> parse_endpoint(const std::string &what, const std::string &text
 /// PROTO SRC[:PORT] DST[:PORT] [dev D]
 Result<nlohmann::json> parse_explain(const Words &words);
 
-/// NAME mode M local A remote A [ttl N|inherit] [tos N|inherit] [encaplimit N|none] [dev D]
+/// NAME mode M local A remote A [ttl N|inherit] [tos N|inherit] [encaplimit N|none]
+/// [flowlabel N|inherit] [dev D]
 Result<nlohmann::json> parse_tunnel_add(const Words &words);
 
 } // namespace ftctl

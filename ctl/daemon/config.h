@@ -27,9 +27,8 @@ struct DeviceConfig {
 /// `ftctl tunnel add`, or an element of "tunnels".
 struct TunnelDecl {
     std::string name;
-    TunnelConfig config;                    ///< .declared set; .link is left to whoever knows devices
-    std::string dev;                        ///< underlay device; "": any
-    std::optional<std::uint8_t> encaplimit; ///< of the IPv6 modes; none: no such option is sent
+    TunnelConfig config; ///< .declared set; .link is left to whoever knows devices
+    std::string dev;     ///< underlay device; "": any
 };
 
 /// Which connections a policy entry is about. Unset: any. Matched against the original tuple.

@@ -42,14 +42,9 @@ std::uint8_t number_or_inherit(ConfigReader &r, const std::string &key, std::int
     return static_cast<std::uint8_t>(r.number(key, inherit, min, max));
 }
 
-bool outer_is_v4(TunnelConfig::Mode mode)
-{
-    return mode == TunnelConfig::Mode::ipip || mode == TunnelConfig::Mode::ip6in4;
-}
-
 void read_ends(ConfigReader &r, TunnelDecl &t)
 {
-    const int family = outer_is_v4(t.config.mode) ? AF_INET : AF_INET6;
+    const int family = outer_family(t.config.mode);
     for (const auto *key : {"local", "remote"}) {
         if (!r.require(key))
             return;
@@ -61,6 +56,40 @@ void read_ends(ConfigReader &r, TunnelDecl &t)
     }
     if (t.config.local && t.config.local == t.config.remote)
         r.complain("remote", "'local' and 'remote' are the same address");
+}
+
+/// Words that only an IPv6 outer header has. Defaults as `ip link add type ip6tnl` has them: an
+/// encapsulation limit of 4, flow label 0.
+void read_ipv6_words(ConfigReader &r, TunnelConfig &c)
+{
+    constexpr std::uint8_t default_limit = 4; // IPV6_DEFAULT_TNL_ENCAP_LIMIT
+    constexpr std::uint32_t max_label = 0xfffff;
+    if (outer_family(c.mode) == AF_INET) {
+        for (const auto *key : {"encaplimit", "flowlabel"})
+            if (const auto *v = r.find(key); v && *v != "none")
+                r.complain(key, "'" + std::string(key) + "' goes with IPv6 outside only");
+        return;
+    }
+    const auto *limit = r.find("encaplimit");
+    if (!limit || *limit != "none")
+        c.encap_limit = static_cast<std::uint8_t>(r.number("encaplimit", default_limit, 0, 255));
+
+    const auto *label = r.find("flowlabel");
+    if (!label)
+        return;
+    if (label->is_string()) {
+        const auto text = label->get<std::string>();
+        const auto parsed = parse_u32(text);
+        if (text == "inherit")
+            c.flow_label_inherit = true;
+        else if (parsed && *parsed <= max_label)
+            c.flow_label = *parsed;
+        else
+            r.complain("flowlabel", "'flowlabel' is '" + text.substr(0, 40) + "'",
+                       "a number up to 0xfffff, or inherit");
+        return;
+    }
+    c.flow_label = static_cast<std::uint32_t>(r.number("flowlabel", 0, 0, max_label));
 }
 
 } // namespace
@@ -86,7 +115,7 @@ TunnelDecl read_tunnel(ConfigReader &r)
 {
     TunnelDecl t;
     t.config.declared = true;
-    r.keys({"name", "mode", "local", "remote", "ttl", "tos", "encaplimit", "dev"});
+    r.keys({"name", "mode", "local", "remote", "ttl", "tos", "encaplimit", "flowlabel", "dev"});
     if (r.require("name"))
         t.name = r.device("name");
     if (!r.require("mode"))
@@ -97,17 +126,15 @@ TunnelDecl read_tunnel(ConfigReader &r)
         if (mode == mode_name(m))
             t.config.mode = m;
     read_ends(r, t);
-    // The kernel's encoding and the kernel's defaults (ipip_netlink_parms()): TTL 0 means inherit;
-    // bit 0 of the TOS means inherit, and nothing given means 0.
-    t.config.ttl = number_or_inherit(r, "ttl", 1, 255, 0, 0);
+    // The kernel's encoding: TTL 0 means inherit, bit 0 of the TOS means inherit. The defaults are those
+    // of iproute2 for a device of that kind: 64 hops with IPv6 outside, else inherit; TOS 0.
+    constexpr std::uint8_t ip6tnl_hops = 64; // DEFAULT_TNL_HOP_LIMIT
+    t.config.ttl =
+        number_or_inherit(r, "ttl", 1, 255, 0, outer_family(t.config.mode) == AF_INET6 ? ip6tnl_hops : 0);
     t.config.tos = number_or_inherit(r, "tos", 0, 254, 1, 0);
     if ((t.config.tos & 1) != 0 && r.find("tos") && r.find("tos")->is_number())
         r.complain("tos", "'tos' is odd", "the lowest bit is part of ECN and must be 0");
-    if (const auto *limit = r.find("encaplimit"); limit && *limit != "none") {
-        if (outer_is_v4(t.config.mode))
-            r.complain("encaplimit", "'encaplimit' goes with IPv6 outside only");
-        t.encaplimit = static_cast<std::uint8_t>(r.number("encaplimit", 4, 0, 255));
-    }
+    read_ipv6_words(r, t.config);
     t.dev = r.device("dev");
     return t;
 }

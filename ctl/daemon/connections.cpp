@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <thread>
 
 #include <linux/netfilter/nf_conntrack_common.h>
@@ -26,6 +27,15 @@ constexpr std::uint64_t kSynCooling = 5 * FTCTL_NSEC_PER_SEC;
 constexpr std::uint64_t kMangledCooling = 60 * FTCTL_NSEC_PER_SEC;
 /// How long the witness is kept awake after an admission.
 constexpr std::uint64_t kWatch = 5 * FTCTL_NSEC_PER_SEC;
+
+/// Both change packets into the same.
+bool same_rewrite(const FlowEntry &a, const FlowEntry &b)
+{
+    return a.flow.new_src == b.flow.new_src && a.flow.new_dst == b.flow.new_dst &&
+           a.flow.new_sport == b.flow.new_sport && a.flow.new_dport == b.flow.new_dport &&
+           std::memcmp(&a.new_src, &b.new_src, sizeof(a.new_src)) == 0 &&
+           std::memcmp(&a.new_dst, &b.new_dst, sizeof(a.new_dst)) == 0;
+}
 
 } // namespace
 
@@ -153,7 +163,7 @@ bool Connections::insert(Connection &conn, const Ways &ways, const std::array<ft
         if (insert_direction(conn, ways, reply, carry.at(reply)))
             continue;
         if (!reply) {
-            (void)datapath_.flow_delete(conn.dir[1].key, conn.dir[1].tunneled);
+            (void)datapath_.flow_delete(conn.dir[1].key);
             paths_.release(conn.dir[1].path);
         }
         return false;
@@ -171,13 +181,17 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
 
     FlowEntry entry;
     entry.key = plan.key;
-    entry.tunneled = plan.tunneled;
     entry.flow = carry; // counters of the same direction, when it had others before
     entry.flow.gen = datapath_.config().gen;
     entry.flow.state = FTCTL_FLOW_PENDING;
     entry.flow.path = *path;
-    entry.flow.new_src = plan.new_src;
-    entry.flow.new_dst = plan.new_dst;
+    if (plan.key.family == 6) {
+        entry.new_src = plan.new_src;
+        entry.new_dst = plan.new_dst;
+    } else {
+        entry.flow.new_src = plan.new_src.w[0];
+        entry.flow.new_dst = plan.new_dst.w[0];
+    }
     entry.flow.new_sport = plan.new_sport;
     entry.flow.new_dport = plan.new_dport;
     entry.flow.addr_delta = plan.addr_delta;
@@ -191,13 +205,11 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
     auto done = datapath_.flow_insert(entry);
     if (!done && done.error().err == EEXIST) {
         // Left by an earlier daemon, or by a connection that a NAT change gave the same tuple.
-        const auto old = datapath_.flow_delete(entry.key, entry.tunneled);
-        const bool same = old && *old && (*old)->new_src == plan.new_src && (*old)->new_dst == plan.new_dst &&
-                          (*old)->new_sport == plan.new_sport && (*old)->new_dport == plan.new_dport;
-        if (same && by_id((*old)->id) == nullptr) {
-            entry.flow.packets = (*old)->packets;
-            entry.flow.bytes = (*old)->bytes;
-            entry.flow.last_seen = (*old)->last_seen;
+        const auto old = datapath_.flow_delete(entry.key);
+        if (old && *old && same_rewrite(**old, entry) && by_id((*old)->flow.id) == nullptr) {
+            entry.flow.packets = (*old)->flow.packets;
+            entry.flow.bytes = (*old)->flow.bytes;
+            entry.flow.last_seen = (*old)->flow.last_seen;
         }
         done = datapath_.flow_insert(entry);
     }
@@ -207,7 +219,6 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
         return false;
     }
     conn.dir[reply].key = plan.key;
-    conn.dir[reply].tunneled = plan.tunneled;
     conn.dir[reply].path = *path;
     conn.dir[reply].live = false;
     return true;
@@ -219,8 +230,10 @@ std::uint32_t Connections::full_timeout(const CtEntry &entry, bool from_dump) co
     // gave it; a dump shows what is left of it.
     if (!from_dump && entry.timeout_s)
         return *entry.timeout_s;
-    const long configured = entry.orig.proto == IPPROTO_TCP ? kernel_.sysctls().tcp_established_s
-                                                            : kernel_.sysctls().udp_stream_s;
+    const Sysctls &sysctls = kernel_.sysctls();
+    const long configured = entry.orig.proto == IPPROTO_TCP   ? sysctls.tcp_established_s
+                            : entry.orig.proto == IPPROTO_GRE ? sysctls.gre_stream_s
+                                                              : sysctls.udp_stream_s;
     return static_cast<std::uint32_t>(std::clamp(configured, 1L, 0x7fffffffL));
 }
 
@@ -229,9 +242,8 @@ std::array<ftctl_flow, 2> Connections::erase_flows(Connection &conn)
     std::array<ftctl_flow, 2> last{};
     for (std::size_t i = 0; i < 2; i++) {
         const auto &dir = conn.dir[i];
-        if (const auto old = datapath_.flow_delete(dir.key, dir.tunneled);
-            old && *old && (*old)->id == conn.id)
-            last.at(i) = **old;
+        if (const auto old = datapath_.flow_delete(dir.key); old && *old && (*old)->flow.id == conn.id)
+            last.at(i) = (*old)->flow;
         paths_.release(dir.path);
     }
     return last;

@@ -28,9 +28,8 @@ namespace ftctl {
 
 struct Connection {
     struct Direction {
-        ftctl_key4t key{};
+        ftctl_tuple key{};
         std::uint32_t path = 0;
-        bool tunneled = false;
         bool live = false; ///< as last announced
     };
     std::uint32_t id = 0;

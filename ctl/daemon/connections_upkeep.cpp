@@ -101,7 +101,7 @@ void Connections::write_path(std::uint32_t index)
     if (!way)
         return;
     const Link *device = kernel_.link(way->oif);
-    const Neigh *neigh = kernel_.neighbour(way->oif, way->next_hop);
+    const Neigh *neigh = kernel_.neighbour(way->neigh_dev, way->next_hop);
     constexpr std::uint32_t kUp = 0x1; // IFF_UP
     const bool up = device && (device->flags & kUp) && device->carrier;
     const bool xdp = [&] {
@@ -110,8 +110,9 @@ void Connections::write_path(std::uint32_t index)
                 return true;
         return false;
     }();
-    const ftctl_path_body body = plan_path(*way, device ? device->mac : Mac{},
-                                           neigh && neigh->valid() ? &neigh->mac : nullptr, up, xdp);
+    const ftctl_path_body body =
+        plan_path(*way, device ? device->mac : Mac{}, neigh && neigh->valid() ? &neigh->mac : nullptr, up,
+                  xdp, device ? device->mtu : 0);
 
     ftctl_path &path = datapath_.path(index);
     const std::uint32_t active = path.active & 1;
@@ -134,7 +135,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
     };
     std::vector<Mangled> differing;
     std::vector<std::uint32_t> closing_ids;
-    std::vector<std::pair<ftctl_key4t, bool>> strays;
+    std::vector<ftctl_tuple> strays;
     std::size_t n = 0;
 
     (void)datapath_.flow_each([&](const FlowEntry &entry) {
@@ -144,7 +145,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         Connection *conn = by_id(flow.id);
         const bool reply = flow.flags & FTCTL_F_REPLY;
         if (!conn || std::memcmp(&conn->dir[reply].key, &entry.key, sizeof(entry.key)) != 0) {
-            strays.emplace_back(entry.key, entry.tunneled);
+            strays.push_back(entry.key);
             return true;
         }
         const auto later = [](std::uint32_t a, std::uint32_t b) {
@@ -159,8 +160,8 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         return true;
     });
 
-    for (const auto &[key, tunneled] : strays)
-        (void)datapath_.flow_delete(key, tunneled);
+    for (const ftctl_tuple &key : strays)
+        (void)datapath_.flow_delete(key);
     for (const Mangled &m : differing)
         if (const auto it = by_tuple_.find(m.orig); it != by_tuple_.end())
             mangled(it->second->ct, m.detail);
@@ -265,7 +266,6 @@ void Connections::adjust_trickle()
         for (const auto &dir : conn->dir) {
             ftctl_flow_edit edit{};
             edit.key = dir.key;
-            edit.tunneled = dir.tunneled;
             edit.what = FTCTL_EDIT_TRICKLE;
             edit.trickle_s = trickle_seconds(settings_.trickle_s, conn->timeout_s);
             (void)datapath_.flow_edit(edit);

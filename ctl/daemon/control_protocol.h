@@ -22,9 +22,12 @@
 //                   "rewrite": {...} or null, "connection": FLOW object, {"state": "refused", "reason"} or null,
 //                   "text": [LINE...]}
 //   tunnel_add {"name", "mode", "local", "remote", "ttl": N or "inherit", "tos": N or "inherit", "dev": NAME or null,
-//               "encaplimit": N or "none" or null}; data: {"name", "index"}
+//               "encaplimit": N or "none" or null, "flowlabel": N, "0xHEX" or "inherit" or null};
+//               data: {"name", "index"}
 //   tunnel_del {"name"}; data: {}
-//   tunnel_list {}; data: [{"name", "mode", "local", "remote", "ttl", "tos", "dev", "driver": "tun|kernel", "index", "mtu"}]
+//   tunnel_list {}; data: [{"name", "mode", "local", "remote", "ttl", "tos", "dev", "driver": "tun|kernel", "index", "mtu"}],
+//               with IPv6 outside also "encaplimit": N or "none", "flowlabel": N or "inherit"; "any": true where one
+//               device carries both families
 //   doctor   {}   data: {"kernel": [PROBE...], "devices": [{"name", "checks": [PROBE...]}]},
 //            PROBE: {"name", "ok", "required", "detail", "hint"}
 //   monitor  {}

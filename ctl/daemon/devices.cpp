@@ -135,6 +135,7 @@ Result<Devices::Choice> Devices::choose(const std::vector<const Link *> &links, 
 
 void Devices::set_mac(const Device &device, const Mac &mac)
 {
+    datapath_.slot(device.slot).upper = FTCTL_NO_MAC;
     datapath_.slot(device.slot).mac = as_number(mac);
 }
 

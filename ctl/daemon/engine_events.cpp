@@ -94,7 +94,8 @@ void Engine::on_route_events()
         }
         connections_->refresh_paths(connections_->paths().by_device(now.index));
         if (before.flags != now.flags || before.carrier != now.carrier || before.mtu != now.mtu ||
-            before.mac != now.mac || before.tunnel != now.tunnel || before.master != now.master)
+            before.mac != now.mac || before.tunnel != now.tunnel || before.vlan != now.vlan ||
+            before.master != now.master)
             dirty_.devices.push_back(now.index);
         datapath_->config().tunnels = tunnels_->count();
     };
@@ -195,7 +196,7 @@ void Engine::settle_routes()
         return std::any_of(std::begin(conn.dir), std::end(conn.dir), [&](const Connection::Direction &dir) {
             const Way *way = connections_->paths().way(dir.path);
             return way && std::any_of(dirty.devices.begin(), dirty.devices.end(), [&](std::uint32_t index) {
-                       return way->oif == index || way->l3_oif == index;
+                       return way->oif == index || way->l3_oif == index || way->neigh_dev == index;
                    });
         });
     };
@@ -293,11 +294,12 @@ void Engine::release_device(std::uint32_t ifindex)
 {
     (void)connections_->remove_if(
         [&](const Connection &conn) {
-            return std::any_of(std::begin(conn.dir), std::end(conn.dir),
-                               [&](const Connection::Direction &dir) {
-                                   const Way *way = connections_->paths().way(dir.path);
-                                   return way && (way->oif == ifindex || way->l3_oif == ifindex);
-                               });
+            return std::any_of(
+                std::begin(conn.dir), std::end(conn.dir), [&](const Connection::Direction &dir) {
+                    const Way *way = connections_->paths().way(dir.path);
+                    return way &&
+                           (way->oif == ifindex || way->l3_oif == ifindex || way->neigh_dev == ifindex);
+                });
         },
         "device");
 }

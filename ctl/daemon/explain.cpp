@@ -7,73 +7,25 @@
 #include <netinet/in.h>
 
 #include "daemon/engine.h"
+#include "daemon/synthetic_packet.h"
+#include "util/abi_addr.h"
 
 namespace ftctl {
 
 namespace {
 
 using nlohmann::json;
-using Bytes = std::vector<std::uint8_t>;
 
-void put16(Bytes &out, std::uint32_t value)
+/// The tuple under which packets of a connection nobody knows would arrive: without encapsulation.
+ftctl_tuple plain_tuple(const Tuple &tuple, std::uint32_t ifindex)
 {
-    out.push_back(static_cast<std::uint8_t>(value >> 8));
-    out.push_back(static_cast<std::uint8_t>(value));
-}
-
-void put_addr(Bytes &out, std::uint32_t be)
-{
-    std::array<std::uint8_t, 4> bytes{};
-    std::memcpy(bytes.data(), &be, 4);
-    out.insert(out.end(), bytes.begin(), bytes.end());
-}
-
-/// An IPv4 header with a right checksum for `payload` bytes after it.
-void put_ipv4(Bytes &out, std::uint8_t proto, std::uint32_t src, std::uint32_t dst, std::size_t payload)
-{
-    const std::size_t at = out.size();
-    put16(out, 0x4500);
-    put16(out, static_cast<std::uint32_t>(20 + payload));
-    put16(out, 1);               // id
-    put16(out, 0x4000);          // DF
-    put16(out, 0x4000U | proto); // TTL 64
-    put16(out, 0);
-    put_addr(out, src);
-    put_addr(out, dst);
-    std::uint32_t sum = 0;
-    for (std::size_t i = at; i < at + 20; i += 2)
-        sum += static_cast<std::uint32_t>(out[i] << 8 | out[i + 1]);
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    out[at + 10] = static_cast<std::uint8_t>(~sum >> 8);
-    out[at + 11] = static_cast<std::uint8_t>(~sum);
-}
-
-/// A data packet of this tuple as it would arrive, inside IPIP when the outer addresses are given.
-/// The L4 checksum is left zero: the fast path does not verify it.
-Bytes make_packet(std::uint64_t mac, const Tuple &tuple, std::uint32_t outer_src, std::uint32_t outer_dst)
-{
-    Bytes out;
-    for (int i = 0; i < 6; i++)
-        out.push_back(static_cast<std::uint8_t>(mac >> (8 * i)));
-    for (const int b : {2, 0, 0, 0, 0, 1})
-        out.push_back(static_cast<std::uint8_t>(b));
-    put16(out, 0x0800);
-    const bool tcp = tuple.proto == IPPROTO_TCP;
-    const std::size_t l4 = tcp ? 20 : 8;
-    if (outer_dst)
-        put_ipv4(out, IPPROTO_IPIP, outer_src, outer_dst, 20 + l4);
-    put_ipv4(out, tuple.proto, tuple.src.v4(), tuple.dst.v4(), l4);
-    put16(out, tuple.sport);
-    put16(out, tuple.dport);
-    if (tcp) {
-        out.insert(out.end(), 8, 0); // sequence numbers
-        put16(out, 0x5010);          // 20 bytes, ACK
-        out.insert(out.end(), {0xff, 0xff, 0, 0, 0, 0});
-    } else {
-        put16(out, 8);
-        put16(out, 0);
-    }
+    ftctl_tuple out{};
+    out.src = to_abi(tuple.src);
+    out.dst = to_abi(tuple.dst);
+    out.sport = htons(tuple.sport);
+    out.dport = htons(tuple.dport);
+    out.iif_proto = ftctl_iif_proto(ifindex, tuple.proto);
+    out.family = abi_family(tuple.src.family);
     return out;
 }
 
@@ -96,9 +48,8 @@ Result<Question> parse_question(const json &request)
         const auto dst = IpAddr::parse(request.at("dst").get<std::string>());
         if (!src || !dst)
             return bad("not an address");
-        if (src->family != AF_INET || dst->family != AF_INET)
-            return fail("explain",
-                        std::string(reason_name(FTCTL_R_FAMILY)) + ": " + reason_help(FTCTL_R_FAMILY));
+        if (src->family != dst->family)
+            return bad("one address is IPv4, the other IPv6");
         q.tuple = {*src, *dst, request.value("sport", std::uint16_t{0}),
                    request.value("dport", std::uint16_t{0}), *proto};
         if (request.contains("dev") && request["dev"].is_string())
@@ -133,9 +84,8 @@ Reply Engine::cmd_explain(const json &request)
         dir = &conn->dir[back];
         std::array<std::optional<FlowEntry>, 2> entries;
         for (std::size_t i = 0; i < 2; i++)
-            if (const auto flow = datapath_->flow_lookup(conn->dir[i].key, conn->dir[i].tunneled);
-                flow && *flow)
-                entries.at(i) = FlowEntry{conn->dir[i].key, conn->dir[i].tunneled, **flow};
+            if (const auto flow = datapath_->flow_lookup(conn->dir[i].key); flow && *flow)
+                entries.at(i) = **flow;
         connection = connection_json(*conn, entries[0] ? &*entries[0] : nullptr,
                                      entries[1] ? &*entries[1] : nullptr, context);
         text.push_back(fmt::format("connection {}: {} direction, {}", conn->id, back ? "reply" : "original",
@@ -156,7 +106,7 @@ Reply Engine::cmd_explain(const json &request)
     }
 
     // The device it would come in by.
-    std::uint32_t ifindex = dir ? ftctl_key4_iif(&dir->key.in) : 0;
+    std::uint32_t ifindex = dir ? ftctl_iif(&dir->key) : 0;
     if (!question->dev.empty()) {
         const Link *link = kernel_->link_by_name(question->dev);
         if (!link) {
@@ -187,10 +137,8 @@ Reply Engine::cmd_explain(const json &request)
         text.push_back(fmt::format("{} is not attached", context.ifname(ifindex)));
         conclude(FTCTL_R_DEVICE);
     } else {
-        const bool in_tunnel = dir && dir->tunneled;
-        const Bytes packet =
-            make_packet(datapath_->slot(device->slot).mac, tuple, in_tunnel ? dir->key.outer_src : 0,
-                        in_tunnel ? dir->key.outer_dst : 0);
+        const auto packet =
+            synthetic_packet(datapath_->slot(device->slot).mac, dir ? dir->key : plain_tuple(tuple, ifindex));
         const auto run = datapath_->explain(ifindex, device->hook, packet);
         if (!run) {
             reply.error = run.error();

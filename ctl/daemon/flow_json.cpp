@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "util/abi_addr.h"
 #include "util/clock.h"
 
 namespace ftctl {
@@ -13,38 +14,98 @@ namespace {
 
 using nlohmann::json;
 
-std::string v4(std::uint32_t be)
+json tuple_json(const IpAddr &src, std::uint16_t sport, const IpAddr &dst, std::uint16_t dport)
 {
-    return IpAddr::from_v4(be).str();
+    return {{"src", src.str()}, {"sport", ntohs(sport)}, {"dst", dst.str()}, {"dport", ntohs(dport)}};
 }
 
-json tuple_json(std::uint32_t src, std::uint16_t sport, std::uint32_t dst, std::uint16_t dport)
+/// What stands before the inner packet, in "match" and "push".
+struct Encaps {
+    json vlan = json::array(); ///< VIDs, outermost first
+    json pppoe;
+    json tunnel;
+
+    void put(json &into) &&
+    {
+        into["vlan"] = std::move(vlan);
+        into["pppoe"] = std::move(pppoe);
+        into["tunnel"] = std::move(tunnel);
+    }
+};
+
+json tunnel_json(std::uint8_t outside, std::uint8_t inside, const IpAddr &src, const IpAddr &dst)
 {
-    return {{"src", v4(src)}, {"sport", ntohs(sport)}, {"dst", v4(dst)}, {"dport", ntohs(dport)}};
+    const char *type =
+        outside == FTCTL_TUNNEL_IPV4 ? (inside == 4 ? "ipip" : "6in4") : (inside == 4 ? "4in6" : "ip6ip6");
+    return {{"type", type}, {"src", src.str()}, {"dst", dst.str()}};
 }
 
-json match_json(json tuple, json tunnel)
+/// Of packets as they arrive; `turned`: as the other direction's leave.
+Encaps encaps_of(const ftctl_tuple &key, bool turned)
 {
-    tuple["vlan"] = json::array();
-    tuple["pppoe"] = nullptr;
-    tuple["tunnel"] = std::move(tunnel);
+    Encaps out;
+    for (const ftctl_vlan &vlan : key.vlan)
+        if (vlan.proto != 0)
+            out.vlan.push_back(ntohs(vlan.vid));
+    if (key.pppoe != 0)
+        out.pppoe = ntohs(key.pppoe);
+    if (key.tunnel != FTCTL_TUNNEL_NONE) {
+        const IpAddr src = from_abi(key.outer_src, key.tunnel);
+        const IpAddr dst = from_abi(key.outer_dst, key.tunnel);
+        out.tunnel = tunnel_json(key.tunnel, key.family, turned ? dst : src, turned ? src : dst);
+    }
+    return out;
+}
+
+/// The same of what a path pushes.
+Encaps encaps_of(const ftctl_path_body *path, bool turned)
+{
+    Encaps out;
+    if (!path)
+        return out;
+    for (std::size_t i = 0; i < path->vlans && i < 2; i++)
+        out.vlan.push_back(((path->l2[14 + 4 * i] & 0xf) << 8) | path->l2[15 + 4 * i]);
+    if (path->pppoe != 0)
+        out.pppoe = ntohs(path->pppoe);
+    if (path->tunnel != FTCTL_TUNNEL_NONE) {
+        const bool v6 = path->tunnel == FTCTL_TUNNEL_IPV6;
+        const std::uint8_t family = v6 ? AF_INET6 : AF_INET;
+        const std::size_t size = v6 ? 16 : 4;
+        const std::uint8_t *addrs = path->outer + (v6 ? 8 : 12); // source, destination
+        const IpAddr src = IpAddr::from_bytes(family, addrs, size);
+        const IpAddr dst = IpAddr::from_bytes(family, addrs + size, size);
+        out.tunnel = tunnel_json(path->tunnel, path->family, turned ? dst : src, turned ? src : dst);
+    }
+    return out;
+}
+
+json match_json(json tuple, Encaps encaps)
+{
+    std::move(encaps).put(tuple);
     return tuple;
 }
 
-json push_json(json tunnel)
+json push_json(Encaps encaps)
 {
-    return {{"vlan", json::array()}, {"pppoe", nullptr}, {"tunnel", std::move(tunnel)}};
+    json out = json::object();
+    std::move(encaps).put(out);
+    return out;
 }
 
-json ipip_json(std::uint32_t src, std::uint32_t dst)
+IpAddr new_src(const FlowEntry &e)
 {
-    return {{"type", "ipip"}, {"src", v4(src)}, {"dst", v4(dst)}};
+    return e.key.family == 6 ? from_abi(e.new_src, 6) : IpAddr::from_v4(e.flow.new_src);
 }
 
-json mac_json(const ftctl_u8 (&bytes)[6])
+IpAddr new_dst(const FlowEntry &e)
+{
+    return e.key.family == 6 ? from_abi(e.new_dst, 6) : IpAddr::from_v4(e.flow.new_dst);
+}
+
+json mac_json(const ftctl_u8 *bytes)
 {
     Mac mac;
-    std::copy(std::begin(bytes), std::end(bytes), mac.bytes.begin());
+    std::copy_n(bytes, mac.bytes.size(), mac.bytes.begin());
     return mac.str();
 }
 
@@ -73,21 +134,21 @@ const ftctl_path_body *path_of(const FlowEntry &e, const FlowJsonContext &contex
 json direction_json(const FlowEntry &e, const FlowJsonContext &context, const IpAddr &next_hop)
 {
     json dir;
-    const auto &in = e.key.in;
+    const auto &in = e.key;
     const auto &f = e.flow;
     dir["live"] = is_live(f, context.gen);
-    put_ingress(dir, ftctl_key4_iif(&in), context);
-    dir["match"] = match_json(tuple_json(in.src, in.sport, in.dst, in.dport),
-                              e.tunneled ? ipip_json(e.key.outer_src, e.key.outer_dst) : json());
-    dir["rewrite"] = tuple_json(f.new_src, f.new_sport, f.new_dst, f.new_dport);
+    put_ingress(dir, ftctl_iif(&in), context);
+    dir["match"] =
+        match_json(tuple_json(from_abi(in.src, in.family), in.sport, from_abi(in.dst, in.family), in.dport),
+                   encaps_of(in, false));
+    dir["rewrite"] = tuple_json(new_src(e), f.new_sport, new_dst(e), f.new_dport);
     const auto *path = path_of(e, context);
     put_device(dir, "oif", path ? path->oif : 0, context);
     dir["next_hop"] = next_hop ? json(next_hop.str()) : json();
     const bool valid = path && (path->flags & FTCTL_P_VALID) != 0;
-    dir["dst_mac"] = valid ? mac_json(path->dmac) : json();
+    dir["dst_mac"] = valid ? mac_json(path->l2) : json();
     dir["mtu"] = path ? path->mtu : 0;
-    const bool ipip = path && (path->flags & FTCTL_P_IPIP) != 0;
-    dir["push"] = push_json(ipip ? ipip_json(path->tun_src, path->tun_dst) : json());
+    dir["push"] = push_json(encaps_of(path, false));
     dir["packets"] = f.packets;
     dir["bytes"] = f.bytes;
     dir["idle_s"] = idle_seconds(f.last_seen, context.now_ns);
@@ -98,20 +159,19 @@ json direction_json(const FlowEntry &e, const FlowJsonContext &context, const Ip
 json mirrored_json(const FlowEntry &other, const FlowJsonContext &context, const IpAddr &next_hop)
 {
     json dir;
-    const auto &in = other.key.in;
+    const auto &in = other.key;
     const auto &f = other.flow;
     const auto *path = path_of(other, context);
-    const bool ipip = path && (path->flags & FTCTL_P_IPIP) != 0;
     dir["live"] = false;
     put_ingress(dir, path ? path->oif : 0, context);
-    dir["match"] = match_json(tuple_json(f.new_dst, f.new_dport, f.new_src, f.new_sport),
-                              ipip ? ipip_json(path->tun_dst, path->tun_src) : json());
-    dir["rewrite"] = tuple_json(in.dst, in.dport, in.src, in.sport);
-    put_device(dir, "oif", ftctl_key4_iif(&in), context);
+    dir["match"] = match_json(tuple_json(new_dst(other), f.new_dport, new_src(other), f.new_sport),
+                              encaps_of(path, true));
+    dir["rewrite"] = tuple_json(from_abi(in.dst, in.family), in.dport, from_abi(in.src, in.family), in.sport);
+    put_device(dir, "oif", ftctl_iif(&in), context);
     dir["next_hop"] = next_hop ? json(next_hop.str()) : json();
     dir["dst_mac"] = nullptr;
     dir["mtu"] = 0;
-    dir["push"] = push_json(other.tunneled ? ipip_json(other.key.outer_dst, other.key.outer_src) : json());
+    dir["push"] = push_json(encaps_of(in, true));
     dir["packets"] = 0U;
     dir["bytes"] = 0U;
     dir["idle_s"] = 0.0;
@@ -131,14 +191,14 @@ json tuples_json(const Tuple &in, const Tuple &out)
             {"oif", ""},
             {"oif_index", 0U},
             {"mtu", 0U},
-            {"match", match_json(tuple(in), json())},
+            {"match", match_json(tuple(in), {})},
             {"packets", 0U},
             {"bytes", 0U},
             {"idle_s", 0.0},
             {"rewrite", tuple(out)},
             {"next_hop", json()},
             {"dst_mac", json()},
-            {"push", push_json(json())}};
+            {"push", push_json({})}};
 }
 
 } // namespace
@@ -203,8 +263,8 @@ json flow_json(const FlowEntry *orig, const FlowEntry *reply, const FlowJsonCont
     const FlowEntry &known = orig ? *orig : *reply;
     json out;
     out["id"] = known.flow.id;
-    out["family"] = "ipv4";
-    out["l4proto"] = proto_name(ftctl_key4_proto(&known.key.in));
+    out["family"] = known.key.family == 6 ? "ipv6" : "ipv4";
+    out["l4proto"] = proto_name(ftctl_proto(&known.key));
     out["state"] = extras.state ? *extras.state : flow_state_name(orig, reply, context.gen);
     out["zone"] = extras.zone;
     out["mark"] = extras.mark ? json(*extras.mark) : json();

@@ -15,10 +15,30 @@ namespace {
 constexpr std::array kDeviceSettings = {
     "forwarding",     "rp_filter",      "send_redirects",      "accept_local",
     "route_localnet", "src_valid_mark", "accept_source_route", "drop_unicast_in_l2_multicast"};
-constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward", "net/ipv4/ip_forward_use_pmtu",
+constexpr std::array kDeviceSettings6 = {"forwarding",
+                                         "force_forwarding",
+                                         "disable_ipv6",
+                                         "mtu",
+                                         "disable_policy",
+                                         "proxy_ndp",
+                                         "drop_unicast_in_l2_multicast"};
+constexpr const char *kAutoFlowLabels = "net/ipv6/auto_flowlabels";
+constexpr const char *kMultipathHash6 = "net/ipv6/fib_multipath_hash_policy";
+constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward",
+                                        "net/ipv4/ip_forward_use_pmtu",
                                         "net/ipv4/ip_forward_update_priority",
-                                        "net/ipv4/fib_multipath_hash_policy"};
+                                        "net/ipv4/fib_multipath_hash_policy",
+                                        kAutoFlowLabels,
+                                        kMultipathHash6};
 constexpr std::size_t kMaxLocal = 65536;
+
+void read_ipv6_settings(const std::string &dev, Sysctls &now)
+{
+    for (const char *setting : kDeviceSettings6) {
+        const std::string path = "net/ipv6/conf/" + dev + "/" + setting;
+        now.forwarding[path] = sysctl_number(path).value_or(-1);
+    }
+}
 
 } // namespace
 
@@ -87,15 +107,54 @@ Status KernelView::refresh()
 
 Status KernelView::refresh_rules()
 {
-    const auto rules = control_->rules(AF_INET);
+    if (auto done = refresh_rules(AF_INET, policy4_); !done)
+        return done;
+    auto done = refresh_rules(AF_INET6, policy6_);
+    // A kernel without IPv6 routes no such packet.
+    if (!done && (done.error().err == EAFNOSUPPORT || done.error().err == EOPNOTSUPP)) {
+        policy6_ = {};
+        return {};
+    }
+    return done;
+}
+
+Status KernelView::refresh_rules(std::uint8_t family, Policy &policy)
+{
+    const auto rules = control_->rules(family);
     if (!rules)
         return tl::unexpected(rules.error());
-    const auto traits = control_->route_traits(AF_INET);
+    const auto traits = control_->route_traits(family);
     if (!traits)
         return tl::unexpected(traits.error());
-    mark_rules_ = rules->fwmark;
-    other_rules_ = rules->tos || rules->other || traits->tos;
+    policy = {rules->fwmark, rules->tos || rules->other || traits->tos, traits->multipath};
     return {};
+}
+
+std::uint32_t KernelView::ipv6_mtu(std::uint32_t ifindex)
+{
+    const std::string path = "net/ipv6/conf/" + name(ifindex) + "/mtu";
+    auto it = sysctls_.forwarding.find(path);
+    if (it == sysctls_.forwarding.end()) {
+        asked_.insert(ifindex);
+        // all of the device's, as the next poll will have them: nothing has changed by the question
+        read_ipv6_settings(name(ifindex), sysctls_);
+        it = sysctls_.forwarding.find(path);
+    }
+    return it->second > 0 ? static_cast<std::uint32_t>(it->second) : 0;
+}
+
+int KernelView::auto_flow_labels()
+{
+    const auto it = sysctls_.forwarding.find(kAutoFlowLabels);
+    return it == sysctls_.forwarding.end() || it->second < 0 ? 1 : static_cast<int>(it->second);
+}
+
+bool KernelView::flow_label_routed() const
+{
+    // rt6_multipath_hash(): only policy 1 is over addresses, protocol and ports alone.
+    constexpr long by_ports = 1;
+    const auto it = sysctls_.forwarding.find(kMultipathHash6);
+    return policy6_.multipath && (it == sysctls_.forwarding.end() || it->second != by_ports);
 }
 
 void KernelView::apply(const LinkChanged &event)
@@ -108,6 +167,7 @@ void KernelView::apply(const LinkChanged &event)
 void KernelView::apply(const LinkGone &event)
 {
     links_.erase(event.index);
+    asked_.erase(event.index);
     const auto first = neighbours_.lower_bound({event.index, IpAddr{}});
     const auto last = neighbours_.lower_bound({event.index + 1, IpAddr{}});
     neighbours_.erase(first, last);
@@ -189,6 +249,8 @@ Sysctls KernelView::read_sysctls() const
     Sysctls now;
     now.udp_stream_s =
         sysctl_number("net/netfilter/nf_conntrack_udp_timeout_stream").value_or(now.udp_stream_s);
+    now.gre_stream_s =
+        sysctl_number("net/netfilter/nf_conntrack_gre_timeout_stream").value_or(now.gre_stream_s);
     now.tcp_established_s =
         sysctl_number("net/netfilter/nf_conntrack_tcp_timeout_established").value_or(now.tcp_established_s);
     for (const char *name : kGlobalSettings)
@@ -198,12 +260,15 @@ Sysctls KernelView::read_sysctls() const
             const std::string path = "net/ipv4/conf/" + dev + "/" + setting;
             now.forwarding[path] = sysctl_number(path).value_or(-1);
         }
+        read_ipv6_settings(dev, now);
     };
     device("all");
     for (const std::uint32_t ifindex : attached_)
         device(name(ifindex));
     for (const auto &[dev, config] : declared_)
         device(dev);
+    for (const std::uint32_t ifindex : asked_)
+        read_ipv6_settings(name(ifindex), now);
     return now;
 }
 

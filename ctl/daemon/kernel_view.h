@@ -20,6 +20,7 @@ namespace ftctl {
 struct Sysctls {
     long udp_stream_s = 120;
     long tcp_established_s = 432000;
+    long gre_stream_s = 180;
     /// Whatever decides about forwarding and source checks, of all attached devices: compared only.
     std::map<std::string, long> forwarding;
     bool operator==(const Sysctls &) const = default;
@@ -35,6 +36,15 @@ class KernelView : public Fib {
     bool attached(std::uint32_t ifindex) override { return attached_.count(ifindex) > 0; }
     bool sends_redirects(std::uint32_t ifindex) override;
     bool known_local(const IpAddr &addr) override { return local_.count(addr) > 0; }
+    /// As last polled; a device that is asked about is polled from then on.
+    std::uint32_t ipv6_mtu(std::uint32_t ifindex) override;
+    int auto_flow_labels() override;
+    [[nodiscard]] bool policy_routed(std::uint8_t family) const override
+    {
+        const Policy &p = family == AF_INET6 ? policy6_ : policy4_;
+        return p.other || (p.marks && !marks_known_);
+    }
+    [[nodiscard]] bool flow_label_routed() const override;
 
     /// Reads links, neighbours, rules and settings anew.
     Status refresh();
@@ -51,8 +61,8 @@ class KernelView : public Fib {
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
-    /// A rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
-    [[nodiscard]] bool policy_routed() const { return other_rules_ || (mark_rules_ && !marks_known_); }
+    /// An IPv4 rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
+    [[nodiscard]] bool policy_routed() const { return policy_routed(AF_INET); }
 
     /// The operator says what mark each packet is routed with: rules on marks are then no obstacle.
     void marks_are_known(bool known) { marks_known_ = known; }
@@ -68,6 +78,13 @@ class KernelView : public Fib {
     RtControl &control() { return *control_; }
 
   private:
+    /// What rules and routes of one family look at.
+    struct Policy {
+        bool marks = false;
+        bool other = false;
+        bool multipath = false; ///< some route has several next hops
+    };
+    Status refresh_rules(std::uint8_t family, Policy &policy);
     void overlay(Link &link) const;
     [[nodiscard]] Sysctls read_sysctls() const;
 
@@ -76,11 +93,12 @@ class KernelView : public Fib {
     std::map<std::pair<std::uint32_t, IpAddr>, Neigh> neighbours_;
     std::map<std::string, TunnelConfig> declared_;
     std::set<std::uint32_t> attached_;
+    std::set<std::uint32_t> asked_; ///< devices whose IPv6 MTU was asked for
     std::set<IpAddr> local_;
     Sysctls sysctls_;
     bool marks_known_ = false;
-    bool mark_rules_ = false;
-    bool other_rules_ = false;
+    Policy policy4_;
+    Policy policy6_;
 };
 
 } // namespace ftctl

@@ -33,6 +33,10 @@ json tunnel_words(const TunnelDecl &tunnel)
         words["tos"] = "inherit";
     else
         words["tos"] = c.tos;
+    if (outer_family(c.mode) == AF_INET6) {
+        words["encaplimit"] = c.encap_limit ? json(*c.encap_limit) : json("none");
+        words["flowlabel"] = c.flow_label_inherit ? json("inherit") : json(c.flow_label);
+    }
     if (!tunnel.dev.empty())
         words["dev"] = tunnel.dev;
     return words;

@@ -111,6 +111,12 @@ json Tunnels::list() const
                      {"driver", declared_.count(link.name) ? "tun" : "kernel"},
                      {"index", index},
                      {"mtu", link.mtu}};
+        if (outer_family(c.mode) == AF_INET6) {
+            element["encaplimit"] = c.encap_limit ? json(*c.encap_limit) : json("none");
+            element["flowlabel"] = c.flow_label_inherit ? json("inherit") : json(c.flow_label);
+        }
+        if (c.any) // the payload of a packet decides between two modes
+            element["any"] = true;
         if (const auto it = declared_.find(link.name); it != declared_.end()) {
             const auto &n = it->second.device->counters();
             element["counters"] = {{"encap", n.encap},

@@ -1,14 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "flow/admission.h"
 
+#include <algorithm>
+
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tcp.h>
 #include <netinet/in.h>
 
 namespace ftctl {
 
+namespace {
+
+/// ip6_rcv_core() and ip6_forward(): `::`, `::1` and multicast are dropped, link-local scope is not
+/// forwarded, and ::ffff:0:0/96 is refused on the wire.
+bool forwardable6(const IpAddr &addr)
+{
+    const auto &b = addr.bytes;
+    if (b[0] == 0xff || (b[0] == 0xfe && (b[1] & 0xc0) == 0x80))
+        return false;
+    const bool zeros = std::all_of(b.begin(), b.begin() + 10, [](std::uint8_t v) { return v == 0; });
+    if (!zeros)
+        return true;
+    if (b[10] == 0xff && b[11] == 0xff)
+        return false;
+    IpAddr loopback = addr;
+    loopback.bytes = {};
+    if (addr == loopback)
+        return false;
+    loopback.bytes[15] = 1;
+    return addr != loopback;
+}
+
+} // namespace
+
 bool forwardable(const IpAddr &addr)
 {
+    if (addr.family == AF_INET6)
+        return forwardable6(addr);
     if (addr.family != AF_INET)
         return false;
     const std::uint32_t a = ntohl(addr.v4());
@@ -48,16 +76,35 @@ std::optional<Refusal> refuse_status(const CtEntry &entry)
     return std::nullopt;
 }
 
+/// As nf_flow_table: version 0, which has no key in its tuple, and no NAT.
+std::optional<Refusal> refuse_gre(const CtEntry &entry)
+{
+    for (const Tuple *tuple : {&entry.orig, &entry.reply})
+        if (tuple->sport != 0 || tuple->dport != 0)
+            return Refusal{FTCTL_R_NOT_TCP_UDP, "gre version 1"};
+    if (entry.reply != entry.orig.reversed())
+        return Refusal{FTCTL_R_NOT_TCP_UDP, "gre with NAT"};
+    return std::nullopt;
+}
+
 } // namespace
 
 std::optional<Refusal> refuse_entry(const CtEntry &entry, const MarkRule &mark)
 {
     const auto refusal = [](ftctl_reason reason) { return Refusal{reason, {}}; };
 
-    if (entry.orig.proto != IPPROTO_TCP && entry.orig.proto != IPPROTO_UDP)
+    if (entry.orig.proto == IPPROTO_GRE) {
+        if (auto by_gre = refuse_gre(entry))
+            return by_gre;
+    } else if (entry.orig.proto != IPPROTO_TCP && entry.orig.proto != IPPROTO_UDP) {
         return refusal(FTCTL_R_NOT_TCP_UDP);
-    if (entry.orig.src.family != AF_INET)
+    }
+    const std::uint8_t family = entry.orig.src.family;
+    if (family != AF_INET && family != AF_INET6)
         return refusal(FTCTL_R_FAMILY);
+    for (const IpAddr *addr : {&entry.orig.dst, &entry.reply.src, &entry.reply.dst})
+        if (addr->family != family)
+            return refusal(FTCTL_R_FAMILY);
     if (auto by_status = refuse_status(entry))
         return by_status;
     if (entry.zone != 0)

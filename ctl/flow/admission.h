@@ -26,7 +26,7 @@ std::optional<Refusal> refuse_entry(const CtEntry &entry, const MarkRule &mark);
 /// The entry is one that is over or nearly so: its flows, if any, must go.
 bool entry_closed(const CtEntry &entry);
 
-/// A unicast address that ip_forward() accepts as source or destination.
+/// A unicast address that ip_forward() or ip6_forward() accepts as source and as destination.
 bool forwardable(const IpAddr &addr);
 
 } // namespace ftctl

@@ -48,11 +48,11 @@ std::vector<std::uint32_t> PathTable::by_device(std::uint32_t oif) const
     return found;
 }
 
-std::vector<std::uint32_t> PathTable::by_neighbour(std::uint32_t oif, const IpAddr &next_hop) const
+std::vector<std::uint32_t> PathTable::by_neighbour(std::uint32_t ifindex, const IpAddr &next_hop) const
 {
     std::vector<std::uint32_t> found;
     for (const auto &[index, entry] : entries_)
-        if (entry.way.oif == oif && entry.way.next_hop == next_hop)
+        if (entry.way.neigh_dev == ifindex && entry.way.next_hop == next_hop)
             found.push_back(index);
     return found;
 }

@@ -24,9 +24,10 @@ class PathTable {
 
     [[nodiscard]] const Way *way(std::uint32_t index) const;
     [[nodiscard]] std::size_t used() const { return by_way_.size(); }
-    /// Indexes whose way leaves by this device, or goes to this neighbour on it.
+    /// Indexes whose way leaves by this device, or goes to this neighbour of that device.
     [[nodiscard]] std::vector<std::uint32_t> by_device(std::uint32_t oif) const;
-    [[nodiscard]] std::vector<std::uint32_t> by_neighbour(std::uint32_t oif, const IpAddr &next_hop) const;
+    [[nodiscard]] std::vector<std::uint32_t> by_neighbour(std::uint32_t ifindex,
+                                                          const IpAddr &next_hop) const;
     [[nodiscard]] std::vector<std::uint32_t> all() const;
 
   private:

@@ -2,9 +2,16 @@
 #include "flow/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
 
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+
+#include "util/abi_addr.h"
 
 namespace ftctl {
 
@@ -19,12 +26,89 @@ std::uint16_t csum_delta16(std::uint16_t from, std::uint16_t to)
     return csum_add(static_cast<std::uint16_t>(~from), to);
 }
 
-std::uint16_t csum_delta32(std::uint32_t from, std::uint32_t to)
+std::uint16_t csum_delta(const ftctl_addr &from, const ftctl_addr &to)
 {
-    return csum_add(
-        csum_delta16(static_cast<std::uint16_t>(from), static_cast<std::uint16_t>(to)),
-        csum_delta16(static_cast<std::uint16_t>(from >> 16), static_cast<std::uint16_t>(to >> 16)));
+    std::uint16_t sum = 0;
+    for (std::size_t i = 0; i < std::size(from.w); i++) {
+        if (from.w[i] == to.w[i])
+            continue; // a difference of nothing is 0xffff, which adds nothing either
+        sum = csum_add(
+            sum, csum_delta16(static_cast<std::uint16_t>(from.w[i]), static_cast<std::uint16_t>(to.w[i])));
+        sum = csum_add(sum, csum_delta16(static_cast<std::uint16_t>(from.w[i] >> 16),
+                                         static_cast<std::uint16_t>(to.w[i] >> 16)));
+    }
+    return sum;
 }
+
+namespace {
+
+ftctl_tunnel outside(const TunnelConfig &tunnel)
+{
+    return tunnel.remote.family == AF_INET6 ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
+}
+
+/// The outer header's constant part; what depends on the packet is zero.
+void plan_outer(ftctl_path_body &body, const TunnelConfig &tunnel, bool inner_v6)
+{
+    const std::uint8_t payload = inner_v6 ? IPPROTO_IPV6 : IPPROTO_IPIP;
+    body.tunnel = outside(tunnel);
+    body.tun_ttl = tunnel.ttl;
+    if (tunnel.tos & 1)
+        body.flags |= FTCTL_P_TOS_INHERIT;
+    else
+        body.tun_tos = tunnel.tos;
+    if (body.tunnel == FTCTL_TUNNEL_IPV4) {
+        iphdr ip{};
+        ip.protocol = payload;
+        ip.saddr = tunnel.local.v4();
+        ip.daddr = tunnel.remote.v4();
+        std::memcpy(body.outer, &ip, sizeof(ip));
+        if (tunnel.pmtudisc)
+            body.flags |= FTCTL_P_DF;
+        return;
+    }
+    ipv6hdr ip6{};
+    ip6.version = 6;
+    ip6.nexthdr = payload;
+    const std::uint32_t word = htonl(6U << 28 | tunnel.flow_label);
+    std::memcpy(&ip6, &word, sizeof(word));
+    std::memcpy(&ip6.saddr, tunnel.local.bytes.data(), sizeof(ip6.saddr));
+    std::memcpy(&ip6.daddr, tunnel.remote.bytes.data(), sizeof(ip6.daddr));
+    if (tunnel.encap_limit) {
+        // init_tel_txopt(): the limit (RFC 2473 section 4.1.1) and PadN to 8 bytes
+        const std::array<std::uint8_t, FTCTL_LIMIT_LEN> options = {payload, 0, 4, 1, *tunnel.encap_limit,
+                                                                   1,       1, 0};
+        ip6.nexthdr = IPPROTO_DSTOPTS;
+        std::copy(options.begin(), options.end(), body.outer + sizeof(ip6));
+        body.flags |= FTCTL_P_LIMIT;
+    }
+    std::memcpy(body.outer, &ip6, sizeof(ip6));
+    if (tunnel.flow_label_inherit)
+        body.flags |= FTCTL_P_LABEL;
+    if (tunnel.flow_label_drawn)
+        body.flags |= FTCTL_P_DRAWN;
+}
+
+/// Ethernet and tags, outermost first.
+void plan_l2(ftctl_path_body &body, const Way &way, const Mac &smac, const Mac &dmac, std::uint16_t proto)
+{
+    ftctl_u8 *to = body.l2;
+    const auto put16 = [&to](std::uint16_t value) {
+        *to++ = static_cast<ftctl_u8>(value >> 8);
+        *to++ = static_cast<ftctl_u8>(value);
+    };
+    to = std::copy(dmac.bytes.begin(), dmac.bytes.end(), to);
+    to = std::copy(smac.bytes.begin(), smac.bytes.end(), to);
+    for (const VlanTag &tag : way.tags) {
+        put16(tag.proto);
+        put16(tag.vid);
+    }
+    put16(proto);
+    body.l2_len = static_cast<ftctl_u8>(to - body.l2);
+    body.vlans = static_cast<ftctl_u8>(way.tags.size());
+}
+
+} // namespace
 
 FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
 {
@@ -34,57 +118,56 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
     const Way &way_in = reply ? ways.orig : ways.reply;
 
     FlowPlan plan;
-    plan.key.in.src = in.src.v4();
-    plan.key.in.dst = in.dst.v4();
-    plan.key.in.sport = htons(in.sport);
-    plan.key.in.dport = htons(in.dport);
-    plan.key.in.iif_proto = ftctl_iif_proto(way_in.oif, in.proto);
+    plan.key.family = abi_family(in.src.family);
+    plan.key.src = to_abi(in.src);
+    plan.key.dst = to_abi(in.dst);
+    plan.key.sport = htons(in.sport);
+    plan.key.dport = htons(in.dport);
+    plan.key.iif_proto = ftctl_iif_proto(way_in.oif, in.proto);
     if (way_in.tunnel) {
-        plan.tunneled = true;
-        plan.key.outer_src = way_in.tunnel->remote.v4();
-        plan.key.outer_dst = way_in.tunnel->local.v4();
+        plan.key.tunnel = outside(*way_in.tunnel);
+        plan.key.outer_src = to_abi(way_in.tunnel->remote);
+        plan.key.outer_dst = to_abi(way_in.tunnel->local);
     }
-    plan.new_src = out.src.v4();
-    plan.new_dst = out.dst.v4();
+    for (std::size_t i = 0; i < way_in.tags.size() && i < std::size(plan.key.vlan); i++)
+        plan.key.vlan[i] = {htons(way_in.tags[i].proto), htons(way_in.tags[i].vid)};
+    plan.new_src = to_abi(out.src);
+    plan.new_dst = to_abi(out.dst);
     plan.new_sport = htons(out.sport);
     plan.new_dport = htons(out.dport);
     plan.nat = in != out;
     plan.addr_delta =
-        csum_add(csum_delta32(plan.key.in.src, plan.new_src), csum_delta32(plan.key.in.dst, plan.new_dst));
-    plan.port_delta = csum_add(csum_delta16(plan.key.in.sport, plan.new_sport),
-                               csum_delta16(plan.key.in.dport, plan.new_dport));
+        csum_add(csum_delta(plan.key.src, plan.new_src), csum_delta(plan.key.dst, plan.new_dst));
+    plan.port_delta =
+        csum_add(csum_delta16(plan.key.sport, plan.new_sport), csum_delta16(plan.key.dport, plan.new_dport));
     return plan;
 }
 
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp)
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
+                          std::uint32_t device_mtu)
 {
     ftctl_path_body body{};
-    std::copy(smac.bytes.begin(), smac.bytes.end(), body.smac);
-    body.ethertype = htons(ETH_P_IP);
+    const bool inner_v6 = way.family == AF_INET6;
+    body.family = abi_family(way.family);
     body.mtu = way.mtu;
     body.oif = way.oif;
-    if (!up) {
-        body.reason = FTCTL_R_PATH_DOWN;
-    } else if (!dmac) {
-        body.reason = FTCTL_R_NO_NEIGH;
-    } else {
-        std::copy(dmac->bytes.begin(), dmac->bytes.end(), body.dmac);
-        body.flags |= FTCTL_P_VALID;
-    }
-    if (xdp)
-        body.flags |= FTCTL_P_XDP;
+    bool outer_v6 = inner_v6;
     if (way.tunnel) {
-        const TunnelConfig &tunnel = *way.tunnel;
-        body.flags |= FTCTL_P_IPIP;
-        if (tunnel.tos & 1)
-            body.flags |= FTCTL_P_TOS_INHERIT;
-        else
-            body.tun_tos = tunnel.tos;
-        if (tunnel.pmtudisc)
-            body.flags |= FTCTL_P_DF;
-        body.tun_ttl = tunnel.ttl;
-        body.tun_src = tunnel.local.v4();
-        body.tun_dst = tunnel.remote.v4();
+        plan_outer(body, *way.tunnel, inner_v6);
+        outer_v6 = body.tunnel == FTCTL_TUNNEL_IPV6;
+    }
+    plan_l2(body, way, smac, dmac ? *dmac : Mac{}, outer_v6 ? ETH_P_IPV6 : ETH_P_IP);
+    if (!up)
+        body.reason = FTCTL_R_PATH_DOWN;
+    else if (!dmac)
+        body.reason = FTCTL_R_NO_NEIGH;
+    else
+        body.flags |= FTCTL_P_VALID;
+    if (xdp) {
+        body.flags |= FTCTL_P_XDP;
+        // xdp_ok_fwd_dev(): the MTU, an Ethernet header and one tag
+        const std::uint32_t most = device_mtu + ETH_HLEN + 4 - body.l2_len;
+        body.mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(body.mtu, most));
     }
     return body;
 }

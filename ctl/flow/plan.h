@@ -12,10 +12,9 @@ namespace ftctl {
 
 /// One direction, ready to be inserted once its path has an index.
 struct FlowPlan {
-    ftctl_key4t key{};
-    bool tunneled = false;     ///< arrives in a tunnel: the key is flow4t's
-    std::uint32_t new_src = 0; ///< be; as the packet leaves
-    std::uint32_t new_dst = 0;
+    ftctl_tuple key{};
+    ftctl_addr new_src{}; ///< as the packet leaves
+    ftctl_addr new_dst{};
     std::uint16_t new_sport = 0; ///< be
     std::uint16_t new_dport = 0;
     std::uint16_t addr_delta = 0; ///< see struct ftctl_flow
@@ -29,10 +28,12 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply);
 /// Sum of (~old + new) over 16-bit words as they stand in memory, folded. For one word and for
 /// addresses.
 std::uint16_t csum_delta16(std::uint16_t from, std::uint16_t to);
-std::uint16_t csum_delta32(std::uint32_t from, std::uint32_t to);
+std::uint16_t csum_delta(const ftctl_addr &from, const ftctl_addr &to);
 std::uint16_t csum_add(std::uint16_t a, std::uint16_t b);
 
 /// The body of the path for a way. dmac zero and flags without VALID while the neighbour is unknown.
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp);
+/// `device_mtu`: of way.oif; counts at XDP, where the devmap drops frames that exceed it by two tags.
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
+                          std::uint32_t device_mtu);
 
 } // namespace ftctl

@@ -14,8 +14,8 @@ namespace ftctl {
 
 namespace {
 
-constexpr std::uint32_t kOuterHeader = 20; // IPIP
-constexpr int kGuesses = 3;                // of the ingress device, until both lookups agree
+constexpr int kGuesses = 3;                 // of the ingress device, until both lookups agree
+constexpr std::uint32_t kIpv6MinMtu = 1280; // IPV6_MIN_MTU
 
 /// How the kernel names what a lookup met, for the refusal.
 Refusal no_route(const Error &error, const IpAddr &dst)
@@ -48,13 +48,68 @@ Decision<void> check_device(const Link &link, Fib &fib)
     return {};
 }
 
-Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib &fib)
+/// What lies below a device that IP leaves by.
+struct Below {
+    std::uint32_t oif = 0;
+    std::vector<VlanTag> tags;
+};
+
+/// Down to the attached device (dev_fill_forward_path): the device itself, or the one below its VLANs.
+Decision<Below> walk_down(const Link &device, Fib &fib)
 {
-    const TunnelConfig &config = *device.tunnel;
+    Below below;
+    const Link *link = &device;
+    while (link->vlan && !fib.attached(link->index)) {
+        const Link *lower = fib.link(link->lower);
+        if (!lower || below.tags.size() == 2 || !(link->flags & IFF_UP))
+            return refuse(FTCTL_R_PATH, link->name);
+        if (link->vlan->egress_priorities)
+            return refuse(FTCTL_R_PATH, link->name + ": egress-qos-map");
+        if (link->vlan->keeps_tag)
+            return refuse(FTCTL_R_PATH, link->name + ": reorder_hdr off");
+        if (link->mac != lower->mac)
+            return refuse(FTCTL_R_PATH, link->name + ": its MAC address is not that of " + lower->name);
+        below.tags.insert(below.tags.begin(), link->vlan->tag);
+        link = lower;
+    }
+    if (const auto usable = check_device(*link, fib); !usable)
+        return tl::unexpected(usable.error());
+    below.oif = link->index;
+    return below;
+}
+
+std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link, std::uint8_t family, Fib &fib)
+{
+    return ftctl::forward_mtu(answer, link, family == AF_INET6 ? fib.ipv6_mtu(link.index) : 0);
+}
+
+/// ip6_make_flowlabel(): a packet without a label gets one drawn, from a hash with a secret key. The
+/// kernel's tunnels ask for it whenever the setting is not "off"; the tun driver's sockets decline,
+/// which only "forced" overrules.
+bool draws_flow_label(const TunnelConfig &config, int auto_flow_labels)
+{
+    constexpr int off = 0;
+    constexpr int forced = 3;
+    if (outer_family(config.mode) == AF_INET || config.flow_label != 0)
+        return false;
+    return config.declared ? auto_flow_labels == forced : auto_flow_labels != off;
+}
+
+Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, std::uint8_t family, Fib &fib)
+{
+    auto payload = for_payload(*device.tunnel, family);
+    if (!payload)
+        return refuse(FTCTL_R_TUNNEL,
+                      device.name + (family == AF_INET ? ": no IPv4 inside" : ": no IPv6 inside"));
+    TunnelConfig &config = *payload;
     if (const auto obstacle = tunnel_obstacle(config))
         return refuse(FTCTL_R_TUNNEL, device.name + ": " + *obstacle);
+    config.flow_label_drawn = draws_flow_label(config, fib.auto_flow_labels());
     if (!(device.flags & IFF_UP))
         return refuse(FTCTL_R_PATH, device.name);
+    const std::uint8_t outer = outer_family(config.mode);
+    if (fib.policy_routed(outer))
+        return refuse(FTCTL_R_POLICY_ROUTED, device.name);
 
     const auto underlay = fib.route(underlay_query(config));
     if (!underlay)
@@ -64,22 +119,32 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, Fib 
     const Link *lower = fib.link(underlay->oif);
     if (!lower || lower->tunnel || lower->index == device.index)
         return refuse(FTCTL_R_PATH, device.name); // tunnels in tunnels, loops
-    if (const auto usable = check_device(*lower, fib); !usable)
-        return tl::unexpected(usable.error());
+    auto below = walk_down(*lower, fib);
+    if (!below)
+        return tl::unexpected(below.error());
+    if (underlay->gateway && underlay->gateway.family != outer)
+        return refuse(FTCTL_R_PATH, lower->name + ": IPv6 next hop");
 
     Way way;
+    way.family = family;
     way.l3_oif = device.index;
-    way.oif = lower->index;
+    way.oif = below->oif;
+    way.tags = std::move(below->tags);
+    way.neigh_dev = lower->index;
     way.next_hop = underlay->gateway ? underlay->gateway : config.remote;
-    way.tunnel = config;
     if (!config.local)
-        way.tunnel->local = underlay->prefsrc;
-    if (way.tunnel->local.family != AF_INET)
+        config.local = underlay->prefsrc;
+    if (config.local.family != outer)
         return refuse(FTCTL_R_TUNNEL, device.name + ": no local address");
-    const std::uint32_t outer = forward_mtu(*underlay, *lower);
-    if (outer <= kOuterHeader)
+    const std::uint32_t under = forward_mtu(*underlay, *lower, outer, fib);
+    const std::uint32_t header = outer_bytes(config);
+    if (under <= header)
         return refuse(FTCTL_R_PATH, device.name);
-    way.mtu = static_cast<std::uint16_t>(std::min(forward_mtu(answer, device), outer - kOuterHeader));
+    // ipip6_tunnel_xmit() sends with DF clear there: the outer packet may be fragmented on its way.
+    if (config.mode == TunnelConfig::Mode::ip6in4 && under - header < kIpv6MinMtu)
+        return refuse(FTCTL_R_PATH, device.name + ": the underlay's MTU is below 1300");
+    way.mtu = static_cast<std::uint16_t>(std::min(forward_mtu(answer, device, family, fib), under - header));
+    way.tunnel = config;
     return way;
 }
 
@@ -93,10 +158,11 @@ bool ends_here(const CtEntry &entry, Fib &fib)
 
 } // namespace
 
-std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link)
+std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link, std::uint32_t ipv6_mtu)
 {
-    std::uint32_t mtu = answer.mtu ? std::min(answer.mtu, link.mtu) : link.mtu;
-    if (answer.mtu_locked && answer.gateway && !answer.mtu)
+    const std::uint32_t device = ipv6_mtu ? std::min(link.mtu, ipv6_mtu) : link.mtu;
+    std::uint32_t mtu = answer.mtu ? std::min(answer.mtu, device) : device;
+    if (answer.mtu_locked && answer.gateway.family == AF_INET && !answer.mtu)
         mtu = std::min(mtu, 576U);
     return std::min(mtu, 0xffffU);
 }
@@ -107,23 +173,34 @@ RouteQuery underlay_query(const TunnelConfig &tunnel)
     query.dst = tunnel.remote;
     query.src = tunnel.local;
     query.oif = tunnel.link;
-    query.proto = IPPROTO_IPIP;
+    query.proto = inner_family(tunnel.mode) == AF_INET ? IPPROTO_IPIP : IPPROTO_IPV6;
     query.tos = tunnel.tos & 1 ? 0 : tunnel.tos;
     return query;
 }
 
 std::optional<std::string> tunnel_obstacle(const TunnelConfig &config)
 {
-    if (config.mode != TunnelConfig::Mode::ipip)
-        return "mode not supported yet";
-    if (config.remote.family != AF_INET)
+    const bool over6 = outer_family(config.mode) == AF_INET6;
+    if (config.remote.family != outer_family(config.mode))
         return "no fixed remote address";
     if (config.fou)
         return "FOU or GUE encapsulation";
     if (config.collect_md)
         return "metadata mode";
-    if (config.fwmark != 0)
+    if (config.fwmark != 0 || config.fwmark_inherit)
         return "fwmark";
+    if (config.isatap)
+        return "ISATAP";
+    if (config.mip6)
+        return "mobility tunnel";
+    if (config.dscp_copy)
+        return "DSCP copied to the inner packet"; // IP6_TNL_F_RCV_DSCP_COPY
+    // ip6_tnl_xmit_ctl() sends from an address of this machine's that was configured.
+    if (over6 && !config.local)
+        return "no local address";
+    // Its outer DF is clear, whatever is inside: the stack must choose the ID of each packet.
+    if (config.mode == TunnelConfig::Mode::ip6in4 && !config.pmtudisc)
+        return "no path MTU discovery";
     return std::nullopt;
 }
 
@@ -135,17 +212,21 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
     if (!device)
         return refuse(FTCTL_R_PATH, link_name(fib, answer.oif));
     if (device->tunnel)
-        return resolve_tunnel(answer, *device, fib);
-    if (const auto usable = check_device(*device, fib); !usable)
-        return tl::unexpected(usable.error());
+        return resolve_tunnel(answer, *device, dst.family, fib);
+    auto below = walk_down(*device, fib);
+    if (!below)
+        return tl::unexpected(below.error());
     if (answer.gateway && answer.gateway.family != dst.family)
-        return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop");
+        return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop"); // RTA_VIA of an IPv4 route
 
     Way way;
+    way.family = dst.family;
     way.l3_oif = device->index;
-    way.oif = device->index;
+    way.oif = below->oif;
+    way.tags = std::move(below->tags);
+    way.neigh_dev = device->index;
     way.next_hop = answer.gateway ? answer.gateway : dst;
-    way.mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device));
+    way.mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device, dst.family, fib));
     return way;
 }
 
@@ -161,6 +242,13 @@ Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib, std::uint32_t mark)
     };
     const End client{entry.orig.src, entry.orig.sport};
     const End server{entry.reply.src, entry.reply.sport};
+    const std::uint8_t family = client.addr.family;
+    if (server.addr.family != family)
+        return refuse(FTCTL_R_FAMILY);
+    if (fib.policy_routed(family))
+        return refuse(FTCTL_R_POLICY_ROUTED);
+    if (family == AF_INET6 && fib.flow_label_routed())
+        return refuse(FTCTL_R_MULTIPATH);
     const auto towards = [&](const End &to, const End &from) {
         RouteQuery query;
         query.dst = to.addr;
@@ -205,7 +293,8 @@ Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib, std::uint32_t mark)
         auto reply = resolve_way(*back, towards_client.dst, fib);
         if (!reply)
             return tl::unexpected(reply.error());
-        if (orig->l3_oif == reply->l3_oif && fib.sends_redirects(orig->l3_oif))
+        // ip6_forward() sends redirects whatever the settings are.
+        if (orig->l3_oif == reply->l3_oif && (family == AF_INET6 || fib.sends_redirects(orig->l3_oif)))
             return refuse(FTCTL_R_HAIRPIN, link_name(fib, orig->l3_oif));
         return Ways{*orig, *reply};
     }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "flow/refusal.h"
 #include "netlink/conntrack.h"
@@ -29,15 +30,26 @@ class Fib {
     virtual bool sends_redirects(std::uint32_t ifindex) = 0;
     /// Known to be one of this machine's own addresses, without a lookup. False: not known.
     virtual bool known_local(const IpAddr &addr) = 0;
+    /// The device's own MTU for IPv6 (net.ipv6.conf.DEV.mtu), bytes. 0: not known, the link's counts.
+    virtual std::uint32_t ipv6_mtu(std::uint32_t /*ifindex*/) { return 0; }
+    /// net.ipv6.auto_flowlabels: 0 off, 1 on, 2 for sockets that ask, 3 forced. Not known: on.
+    virtual int auto_flow_labels() { return 1; }
+    /// A rule or route of this family depends on what no query can tell (mark, TOS, ...).
+    [[nodiscard]] virtual bool policy_routed(std::uint8_t /*family*/) const { return false; }
+    /// Some IPv6 route has several next hops, and which one a packet takes depends on its flow label.
+    [[nodiscard]] virtual bool flow_label_routed() const { return false; }
 };
 
 /// The way out of one direction. Equal ways share a path.
 struct Way {
-    std::uint32_t l3_oif = 0;           ///< what the route says: the tunnel, or the same as oif
-    std::uint32_t oif = 0;              ///< attached device that the frame leaves by
-    IpAddr next_hop;                    ///< neighbour on oif
+    std::uint8_t family = 2;     ///< AF_INET or AF_INET6: of the packets that go this way
+    std::uint32_t l3_oif = 0;    ///< what the route says: the tunnel, or the same as oif
+    std::uint32_t oif = 0;       ///< attached device that the frame leaves by
+    std::uint32_t neigh_dev = 0; ///< where next_hop is a neighbour: oif, or a VLAN device on it
+    IpAddr next_hop;
+    std::vector<VlanTag> tags;          ///< pushed; outermost first, two at most
     std::uint16_t mtu = 0;              ///< largest inner L3 packet
-    std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in
+    std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in, mode is the one of these packets
 
     auto operator<=>(const Way &) const = default;
 };
@@ -54,18 +66,24 @@ struct Ways {
 /// it matters only where ip rules look at marks.
 Decision<Ways> resolve_ways(const CtEntry &entry, Fib &fib, std::uint32_t mark = 0);
 
-/// The way behind one route answer: through a tunnel device or not. `mtu` as ip_forward() sees it
-/// (ip_dst_mtu_maybe_forward) and, for a tunnel, as tnl_update_pmtu() would limit it.
+/// The way behind one route answer: through a tunnel device or not. `mtu` as ip_forward() or
+/// ip6_forward() sees it (ip_dst_mtu_maybe_forward) and, for a tunnel, as its transmit function would
+/// limit it: the largest packet that the slow path sends on without ICMP and in one piece.
 Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib);
 
-/// ip_dst_mtu_maybe_forward(dst, true), conservative: a learnt path MTU counts even where
-/// ip_forward_use_pmtu is off (the packet then goes to the stack, which knows better).
-std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link);
+/// ip_dst_mtu_maybe_forward(dst, true) or, for IPv6, ip6_dst_mtu_maybe_forward(), conservative: a learnt
+/// path MTU or a metric that is not locked counts even where the kernel ignores it (the packet then goes
+/// to the stack, which knows better). There is no floor of 1280 bytes for IPv6: what ip6_forward() lets
+/// pass below it, ip6_output() refuses. ipv6_mtu: see Fib; 0 for IPv4.
+std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link, std::uint32_t ipv6_mtu = 0);
 
-/// How the kernel routes what such a tunnel sends (ip_tunnel_init_flow).
+/// How the kernel routes what such a tunnel sends (ip_tunnel_init_flow, ipip6_tunnel_xmit,
+/// ip6_tnl_link_config). A flow label that a rule matches on is not in it: such rules make the family
+/// policy_routed().
 RouteQuery underlay_query(const TunnelConfig &tunnel);
 
-/// Why this tunnel's encapsulation cannot be reproduced byte for byte; nothing when it can.
+/// Why this tunnel's encapsulation, for packets of one family (for_payload()), cannot be reproduced
+/// byte for byte; nothing when it can. What depends on settings of the namespace is not in it.
 std::optional<std::string> tunnel_obstacle(const TunnelConfig &config);
 
 } // namespace ftctl

@@ -53,6 +53,7 @@ struct Attr {
         return data.size() == sizeof(T) ? load<T>(data) : std::nullopt;
     }
     [[nodiscard]] std::optional<std::uint8_t> u8() const { return num<std::uint8_t>(); }
+    [[nodiscard]] std::optional<std::uint16_t> u16() const { return num<std::uint16_t>(); }
     [[nodiscard]] std::optional<std::uint32_t> u32() const { return num<std::uint32_t>(); }
     /// Numbers that netfilter sends in network order, converted.
     [[nodiscard]] std::optional<std::uint16_t> be16() const

@@ -6,8 +6,10 @@
 #include <netinet/in.h>
 
 #include <linux/if.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
+#include <linux/if_vlan.h>
 #include <linux/ip6_tunnel.h>
 #include <linux/rtnetlink.h>
 
@@ -65,67 +67,99 @@ std::optional<TunnelConfig::Mode> tunnel_mode(std::string_view kind, std::uint8_
     }
 }
 
+/// What stands in attributes of its own and means something only together.
+struct RawTunnel {
+    std::uint8_t proto = 0;
+    std::uint32_t flowinfo = 0; ///< host order: traffic class in bits 20..27, flow label below
+    std::uint32_t flags = 0;    ///< ip6tnl: IP6_TNL_F_*; sit: SIT_*
+    std::uint8_t encap_limit = 0;
+};
+
+void read_tunnel_attr(const Attr &a, std::uint8_t family, TunnelConfig &t, RawTunnel &raw)
+{
+    switch (a.type) {
+    case IFLA_IPTUN_LINK:
+        t.link = a.u32().value_or(0);
+        break;
+    case IFLA_IPTUN_LOCAL:
+        t.local = set_or_none(a, family);
+        break;
+    case IFLA_IPTUN_REMOTE:
+        t.remote = set_or_none(a, family);
+        break;
+    case IFLA_IPTUN_TTL:
+        t.ttl = a.u8().value_or(0);
+        break;
+    case IFLA_IPTUN_TOS:
+        t.tos = a.u8().value_or(0);
+        break;
+    case IFLA_IPTUN_ENCAP_LIMIT:
+        raw.encap_limit = a.u8().value_or(0);
+        break;
+    case IFLA_IPTUN_FLOWINFO:
+        raw.flowinfo = a.be32().value_or(0);
+        break;
+    case IFLA_IPTUN_FLAGS: // u32 for ip6tnl; 16 bits for sit, in host order whatever their type says
+        raw.flags =
+            a.data.size() == sizeof(std::uint16_t) ? a.num<std::uint16_t>().value_or(0) : a.u32().value_or(0);
+        break;
+    case IFLA_IPTUN_PROTO:
+        raw.proto = a.u8().value_or(raw.proto);
+        break;
+    case IFLA_IPTUN_PMTUDISC:
+        t.pmtudisc = a.u8().value_or(1) != 0;
+        break;
+    case IFLA_IPTUN_ENCAP_TYPE:
+        t.fou = a.num<std::uint16_t>().value_or(TUNNEL_ENCAP_FOU) != TUNNEL_ENCAP_NONE;
+        break;
+    case IFLA_IPTUN_COLLECT_METADATA:
+        t.collect_md = true;
+        break;
+    case IFLA_IPTUN_FWMARK:
+        t.fwmark = a.u32().value_or(0);
+        break;
+    default: // a 6rd prefix decides only where there is no remote (try_6rd(), packet_is_spoofed())
+        break;
+    }
+}
+
+/// What ip6_tnl_link_config() and ipxip6_tnl_xmit() make of flags and flow info.
+void finish_ip6tnl(const RawTunnel &raw, TunnelConfig &t)
+{
+    constexpr std::uint8_t inherit = 1; // a fixed class loses this bit: it is ECN's, which is overwritten
+    t.tos = (raw.flags & IP6_TNL_F_USE_ORIG_TCLASS) ? inherit
+                                                    : static_cast<std::uint8_t>(raw.flowinfo >> 20 & 0xfe);
+    t.flow_label_inherit = (raw.flags & IP6_TNL_F_USE_ORIG_FLOWLABEL) != 0;
+    t.flow_label = t.flow_label_inherit ? 0 : raw.flowinfo & 0xfffff;
+    if (!(raw.flags & IP6_TNL_F_IGN_ENCAP_LIMIT))
+        t.encap_limit = raw.encap_limit;
+    t.dscp_copy = (raw.flags & IP6_TNL_F_RCV_DSCP_COPY) != 0;
+    t.fwmark_inherit = (raw.flags & IP6_TNL_F_USE_ORIG_FWMARK) != 0;
+    t.mip6 = (raw.flags & IP6_TNL_F_MIP6_DEV) != 0;
+}
+
 std::optional<TunnelConfig> parse_tunnel(std::string_view kind, const Attr &data)
 {
     const bool over6 = kind == "ip6tnl";
     if (!over6 && kind != "ipip" && kind != "sit")
         return std::nullopt;
-    const std::uint8_t family = over6 ? AF_INET6 : AF_INET;
     TunnelConfig t;
-    std::uint8_t proto = kind == "ipip" ? IPPROTO_IPIP : IPPROTO_IPV6;
-    std::uint32_t flowinfo = 0;
-    std::uint32_t flags = 0;
-    for (const Attr &a : data.nested()) {
-        switch (a.type) {
-        case IFLA_IPTUN_LINK:
-            t.link = a.u32().value_or(0);
-            break;
-        case IFLA_IPTUN_LOCAL:
-            t.local = set_or_none(a, family);
-            break;
-        case IFLA_IPTUN_REMOTE:
-            t.remote = set_or_none(a, family);
-            break;
-        case IFLA_IPTUN_TTL:
-            t.ttl = a.u8().value_or(0);
-            break;
-        case IFLA_IPTUN_TOS:
-            t.tos = a.u8().value_or(0);
-            break;
-        case IFLA_IPTUN_FLOWINFO:
-            flowinfo = a.be32().value_or(0);
-            break;
-        case IFLA_IPTUN_FLAGS: // u32 for ip6tnl, be16 for sit
-            flags = a.u32().value_or(0);
-            break;
-        case IFLA_IPTUN_PROTO:
-            proto = a.u8().value_or(proto);
-            break;
-        case IFLA_IPTUN_PMTUDISC:
-            t.pmtudisc = a.u8().value_or(1) != 0;
-            break;
-        case IFLA_IPTUN_ENCAP_TYPE:
-            t.fou = a.num<std::uint16_t>().value_or(TUNNEL_ENCAP_FOU) != TUNNEL_ENCAP_NONE;
-            break;
-        case IFLA_IPTUN_COLLECT_METADATA:
-            t.collect_md = true;
-            break;
-        case IFLA_IPTUN_FWMARK:
-            t.fwmark = a.u32().value_or(0);
-            break;
-        default:
-            break;
-        }
-    }
-    if (over6) {
-        // The traffic class stands in bits 20..27 of the flow info.
-        constexpr std::uint8_t inherit = 1;
-        t.tos = (flags & IP6_TNL_F_USE_ORIG_TCLASS) ? inherit : static_cast<std::uint8_t>(flowinfo >> 20);
-    }
-    const auto mode = tunnel_mode(kind, proto);
+    RawTunnel raw;
+    raw.proto = kind == "ipip" ? IPPROTO_IPIP : IPPROTO_IPV6;
+    for (const Attr &a : data.nested())
+        read_tunnel_attr(a, over6 ? AF_INET6 : AF_INET, t, raw);
+    if (over6)
+        finish_ip6tnl(raw, t);
+    if (kind == "sit")
+        t.isatap = (raw.flags & SIT_ISATAP) != 0;
+    const auto mode = tunnel_mode(kind, raw.proto);
     if (!mode)
         return std::nullopt;
     t.mode = *mode;
+    t.any = raw.proto == 0 && kind != "ipip"; // ipip's other payload is MPLS
+    // ipip6_tunnel_xmit() inherits for the value 1 only; elsewhere the lowest bit is ECN's, which is lost.
+    if (t.mode == TunnelConfig::Mode::ip6in4 && t.tos != 1)
+        t.tos &= 0xfe;
     return t;
 }
 
@@ -162,6 +196,35 @@ void parse_xdp(const Attr &xdp, Link &link)
             link.xdp_prog_id = id;
 }
 
+std::optional<VlanConfig> parse_vlan(const Attr &data)
+{
+    VlanConfig vlan;
+    vlan.tag.proto = ETH_P_8021Q;
+    for (const Attr &a : data.nested()) {
+        switch (a.type) {
+        case IFLA_VLAN_ID:
+            vlan.tag.vid = a.u16().value_or(0);
+            break;
+        case IFLA_VLAN_PROTOCOL: // network order
+            vlan.tag.proto = a.be16().value_or(ETH_P_8021Q);
+            break;
+        case IFLA_VLAN_FLAGS:
+            if (ifla_vlan_flags flags{}; a.data.size() >= sizeof(flags)) {
+                std::memcpy(&flags, a.data.data(), sizeof(flags));
+                vlan.keeps_tag = !(flags.flags & VLAN_FLAG_REORDER_HDR);
+            }
+            break;
+        case IFLA_VLAN_EGRESS_QOS:
+            for ([[maybe_unused]] const Attr &map : a.nested())
+                vlan.egress_priorities = true;
+            break;
+        default:
+            break;
+        }
+    }
+    return vlan;
+}
+
 void parse_linkinfo(const Attr &info, Link &link)
 {
     std::optional<Attr> data;
@@ -173,7 +236,9 @@ void parse_linkinfo(const Attr &info, Link &link)
         else if (a.type == IFLA_INFO_SLAVE_KIND)
             link.master_kind = a.text();
     }
-    if (data)
+    if (data && link.kind == "vlan")
+        link.vlan = parse_vlan(*data);
+    else if (data)
         link.tunnel = parse_tunnel(link.kind, *data);
 }
 

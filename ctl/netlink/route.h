@@ -11,31 +11,27 @@
 #include <variant>
 #include <vector>
 
+#include "netlink/tunnel_config.h"
 #include "util/addr.h"
 #include "util/result.h"
 
 namespace ftctl {
 
-/// Tunnel settings of a link, from IFLA_INFO_DATA or from `ftctl tunnel add`.
-struct TunnelConfig {
-    enum class Mode { ipip, ip6ip6, ip4in6, ip6in4 };
-    Mode mode = Mode::ipip;
-    IpAddr local;           ///< none: chosen by the route
-    IpAddr remote;          ///< none: any (NBMA); such tunnels are refused
-    std::uint8_t ttl = 0;   ///< 0: inherit
-    std::uint8_t tos = 0;   ///< bit 0 set: inherit (kernel encoding)
-    bool pmtudisc = true;   ///< DF always set
-    std::uint32_t link = 0; ///< underlay ifindex, 0: any
-    std::uint32_t fwmark = 0;
-    bool fou = false;        ///< FOU/GUE encapsulation on: refused
-    bool collect_md = false; ///< metadata mode: refused
-    bool declared = false;   ///< `ftctl tunnel add`, with the tun driver
-    auto operator<=>(const TunnelConfig &) const = default;
+/// An 802.1Q or 802.1ad tag; both in host byte order.
+struct VlanTag {
+    std::uint16_t proto = 0;
+    std::uint16_t vid = 0;
+    auto operator<=>(const VlanTag &) const = default;
 };
 
-/// "ipip", "ip6ip6", "4in6", "6in4" and back.
-std::string mode_name(TunnelConfig::Mode mode);
-std::optional<TunnelConfig::Mode> parse_mode(std::string_view text);
+/// Settings of a VLAN device.
+struct VlanConfig {
+    VlanTag tag;
+    /// Frames get a priority from their skb's, or keep their tag when they are received.
+    bool egress_priorities = false;
+    bool keeps_tag = false;
+    auto operator<=>(const VlanConfig &) const = default;
+};
 
 struct Link {
     std::uint32_t index = 0;
@@ -53,6 +49,7 @@ struct Link {
     std::uint32_t xdp_prog_id = 0; ///< program attached now, any mode; 0: none
     std::uint8_t xdp_mode = 0;     ///< XDP_ATTACHED_*
     std::optional<TunnelConfig> tunnel;
+    std::optional<VlanConfig> vlan;
 };
 
 /// Neighbour entry; NUD_* state from <linux/neighbour.h>.

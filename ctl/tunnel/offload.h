@@ -20,9 +20,10 @@ struct VnetHeader {
 static_assert(sizeof(VnetHeader) == 10);
 inline constexpr std::uint8_t kVnetNeedsCsum = 1; ///< VIRTIO_NET_HDR_F_NEEDS_CSUM
 inline constexpr std::uint8_t kVnetGsoTcp4 = 1;   ///< VIRTIO_NET_HDR_GSO_TCPV4
+inline constexpr std::uint8_t kVnetGsoTcp6 = 4;   ///< VIRTIO_NET_HDR_GSO_TCPV6
 inline constexpr std::uint8_t kVnetGsoEcn = 0x80; ///< VIRTIO_NET_HDR_GSO_ECN
 
-/// Fills the header that goes before an inner IPv4 packet written to the TUN device.
+/// Fills the header that goes before an inner packet written to the TUN device.
 ///
 /// A raw socket reads packets as they are queued: GRO, or a veth peer, may have left one TCP packet
 /// of many segments, or a checksum field that holds only the pseudo header's sum

@@ -30,6 +30,26 @@ sockaddr_in to_sockaddr(const IpAddr &a)
     return sa;
 }
 
+bool is_link_local(const IpAddr &a)
+{
+    return a.bytes[0] == 0xfe && (a.bytes[1] & 0xc0) == 0x80;
+}
+
+/// Connects a socket to the tunnel's peer, so that it has the route's facts.
+bool connect_to_peer(int fd, const TunnelConfig &config)
+{
+    if (config.remote.family == AF_INET) {
+        const sockaddr_in sa = to_sockaddr(config.remote);
+        return ::connect(fd, reinterpret_cast<const sockaddr *>(&sa), sizeof sa) == 0;
+    }
+    sockaddr_in6 sa{};
+    sa.sin6_family = AF_INET6;
+    std::memcpy(&sa.sin6_addr, config.remote.bytes.data(), sizeof sa.sin6_addr);
+    if (is_link_local(config.remote))
+        sa.sin6_scope_id = config.link;
+    return ::connect(fd, reinterpret_cast<const sockaddr *>(&sa), sizeof sa) == 0;
+}
+
 std::optional<std::uint32_t> device_mtu(std::uint32_t ifindex)
 {
     ifreq ifr{};
@@ -72,9 +92,9 @@ std::uint32_t route_device(const TunnelConfig &config)
     nlh->nlmsg_type = RTM_GETROUTE;
     nlh->nlmsg_flags = NLM_F_REQUEST;
     auto *rtm = static_cast<rtmsg *>(mnl_nlmsg_put_extra_header(nlh, sizeof(rtmsg)));
-    rtm->rtm_family = AF_INET;
-    rtm->rtm_dst_len = 32;
-    mnl_attr_put_u32(nlh, RTA_DST, config.remote.v4());
+    rtm->rtm_family = config.remote.family;
+    rtm->rtm_dst_len = static_cast<unsigned char>(config.remote.size() * 8);
+    mnl_attr_put(nlh, RTA_DST, config.remote.size(), config.remote.bytes.data());
     if (config.fwmark != 0)
         mnl_attr_put_u32(nlh, RTA_MARK, config.fwmark);
 
@@ -114,7 +134,7 @@ Status bind_to_underlay(int fd, const TunnelConfig &config)
                          static_cast<socklen_t>(std::strlen(name.data()) + 1)) < 0)
             return fail_errno(fmt::format("bind the tunnel's socket to {}", name.data()), errno);
     }
-    if (config.local) {
+    if (config.local.family == AF_INET) {
         // As `ip link add ... type ipip`: the address may come later.
         const int on = 1;
         const sockaddr_in sa = to_sockaddr(config.local);
@@ -129,13 +149,15 @@ std::uint32_t underlay_path_mtu(const TunnelConfig &config)
 {
     // The same kind of socket as the tunnel's, so that policy rules choose the same route. It is
     // connected only here: a connected socket would keep the source address of the moment.
-    const Fd fd(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, tunnel_row(config.mode).protocol));
-    const sockaddr_in sa = to_sockaddr(config.remote);
+    const TunnelRow &row = tunnel_row(config.mode);
+    const bool four = row.outer_family == AF_INET;
+    const Fd fd(::socket(row.outer_family, SOCK_RAW | SOCK_CLOEXEC, row.protocol));
     int mtu = 0;
     socklen_t len = sizeof mtu;
     if (!fd || !attach_drop_filter(fd.get()) || !bind_to_underlay(fd.get(), config) ||
-        ::connect(fd.get(), reinterpret_cast<const sockaddr *>(&sa), sizeof sa) < 0 ||
-        ::getsockopt(fd.get(), IPPROTO_IP, IP_MTU, &mtu, &len) < 0 || mtu < 0)
+        !connect_to_peer(fd.get(), config) ||
+        ::getsockopt(fd.get(), four ? IPPROTO_IP : IPPROTO_IPV6, four ? IP_MTU : IPV6_MTU, &mtu, &len) < 0 ||
+        mtu < 0)
         return 0;
     return static_cast<std::uint32_t>(mtu);
 }

@@ -19,14 +19,16 @@ std::optional<std::uint32_t> underlay_device_mtu(const TunnelConfig &config);
 /// 0 when there is no route. Bytes. Opens a socket for each call: for the error path only.
 std::uint32_t underlay_path_mtu(const TunnelConfig &config);
 
-/// Sets what every socket of a tunnel has: mark, device, source address.
+/// Sets what every socket of a tunnel has: mark, device and, for IPv4 outside, source address. (IPv6
+/// names the source with each packet: only so does the kernel check that it is this machine's.)
 Status bind_to_underlay(int fd, const TunnelConfig &config);
 
 /// The address is one of this machine's (in the table the namespace looks up first).
 bool is_local_address(std::uint32_t be);
 
 /// Switches the automatic IPv6 link-local address of a device off: a kernel ipip device has none,
-/// a TUN device gets one and sends router solicitations from it.
+/// a TUN device gets one and sends router solicitations from it. Where IPv6 is inside, a router needs
+/// none to forward; who wants one gives the device an address.
 void disable_ipv6_autoconf(std::uint32_t ifindex);
 
 } // namespace ftctl

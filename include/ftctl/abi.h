@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 1
+#define FTCTL_ABI 2
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -48,6 +48,7 @@ typedef __u64 ftctl_u64;
  */
 #define FTCTL_MAX_SLOTS	   256
 #define FTCTL_SLOT_SCRATCH 0
+#define FTCTL_NO_MAC	   (~0ULL)
 
 /* A device's ifindex shares a word with the L4 protocol in the flow key. */
 #define FTCTL_MAX_IFINDEX ((1U << 24) - 1)
@@ -75,38 +76,138 @@ enum ftctl_detail {
 
 /* --------------------------------------------------------------------- keys */
 
-/* One direction of one IPv4 connection, as its packets arrive. Map: flow4. */
+/* An IPv6 address, or an IPv4 address in w[0] with the rest zero. */
+struct ftctl_addr {
+	ftctl_u32 w[4]; /* be */
+};
+FTCTL_ASSERT(sizeof(struct ftctl_addr) == 16, "addr");
+
+/* An 802.1Q or 802.1ad tag, without PCP and DEI. */
+struct ftctl_vlan {
+	ftctl_u16 proto; /* be; EtherType of the tag, 0: none */
+	ftctl_u16 vid;	 /* be */
+};
+
+/* ftctl_tuple.tunnel */
+enum ftctl_tunnel {
+	FTCTL_TUNNEL_NONE = 0,
+	FTCTL_TUNNEL_IPV4 = 4, /* outer IPv4 header */
+	FTCTL_TUNNEL_IPV6 = 6, /* outer IPv6 header */
+};
+
+/*
+ * One direction of one connection, as its packets arrive: everything that tells its packets from
+ * others. Key of map flowx, and how the control plane names any flow.
+ */
+struct ftctl_tuple {
+	struct ftctl_addr src;
+	struct ftctl_addr dst;
+	struct ftctl_addr outer_src; /* zero without tunnel */
+	struct ftctl_addr outer_dst;
+	ftctl_u16 sport;	   /* be */
+	ftctl_u16 dport;	   /* be */
+	ftctl_u32 iif_proto;	   /* physical ingress ifindex | IPPROTO_* << 24 */
+	struct ftctl_vlan vlan[2]; /* outermost first */
+	ftctl_u8 peer[6];	   /* with PPPoE: source MAC, as pppoe_rcv() looks its sessions up */
+	ftctl_u16 pppoe;	   /* be; session, 0: none */
+	ftctl_u8 family;	   /* 4 or 6: of the inner, or only, packet */
+	ftctl_u8 tunnel;	   /* enum ftctl_tunnel */
+	ftctl_u16 pad;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_tuple) == 92, "flowx key");
+
+/*
+ * Most flows need only part of that. One map per key shape, so that a plain flow does not pay, in
+ * memory and in hashing, for the size of a tunnel's key.
+ */
+enum ftctl_shape {
+	FTCTL_SHAPE_4 = 0,  /* flow4: IPv4 */
+	FTCTL_SHAPE_4T = 1, /* flow4t: IPv4 in IPv4 */
+	FTCTL_SHAPE_6 = 2,  /* flow6: IPv6 */
+	FTCTL_SHAPE_X = 3,  /* flowx: everything else */
+	FTCTL_SHAPES = 4,
+};
+
+/* Map: flow4. */
 struct ftctl_key4 {
 	ftctl_u32 src;	     /* be */
 	ftctl_u32 dst;	     /* be */
 	ftctl_u16 sport;     /* be */
 	ftctl_u16 dport;     /* be */
-	ftctl_u32 iif_proto; /* physical ingress ifindex | IPPROTO_* << 24 */
+	ftctl_u32 iif_proto; /* as in ftctl_tuple */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key4) == 16, "flow4 key");
+
+/* Map: flow4t. */
+struct ftctl_key4t {
+	struct ftctl_key4 in;
+	ftctl_u32 outer_src; /* be */
+	ftctl_u32 outer_dst; /* be */
+};
+FTCTL_ASSERT(sizeof(struct ftctl_key4t) == 24, "flow4t key");
+
+/* Map: flow6. */
+struct ftctl_key6 {
+	struct ftctl_addr src;
+	struct ftctl_addr dst;
+	ftctl_u16 sport;     /* be */
+	ftctl_u16 dport;     /* be */
+	ftctl_u32 iif_proto; /* as in ftctl_tuple */
+};
+FTCTL_ASSERT(sizeof(struct ftctl_key6) == 40, "flow6 key");
+
+static inline enum ftctl_shape ftctl_shape_of(const struct ftctl_tuple *t)
+{
+	if (t->vlan[0].proto || t->pppoe)
+		return FTCTL_SHAPE_X;
+	if (t->family == 4 && t->tunnel == FTCTL_TUNNEL_NONE)
+		return FTCTL_SHAPE_4;
+	if (t->family == 4 && t->tunnel == FTCTL_TUNNEL_IPV4)
+		return FTCTL_SHAPE_4T;
+	if (t->family == 6 && t->tunnel == FTCTL_TUNNEL_NONE)
+		return FTCTL_SHAPE_6;
+	return FTCTL_SHAPE_X;
+}
+
+static inline void ftctl_key4_of(const struct ftctl_tuple *t, struct ftctl_key4 *key)
+{
+	key->src = t->src.w[0];
+	key->dst = t->dst.w[0];
+	key->sport = t->sport;
+	key->dport = t->dport;
+	key->iif_proto = t->iif_proto;
+}
+
+static inline void ftctl_key4t_of(const struct ftctl_tuple *t, struct ftctl_key4t *key)
+{
+	ftctl_key4_of(t, &key->in);
+	key->outer_src = t->outer_src.w[0];
+	key->outer_dst = t->outer_dst.w[0];
+}
+
+static inline void ftctl_key6_of(const struct ftctl_tuple *t, struct ftctl_key6 *key)
+{
+	key->src = t->src;
+	key->dst = t->dst;
+	key->sport = t->sport;
+	key->dport = t->dport;
+	key->iif_proto = t->iif_proto;
+}
 
 static inline ftctl_u32 ftctl_iif_proto(ftctl_u32 ifindex, ftctl_u8 proto)
 {
 	return (ifindex & FTCTL_MAX_IFINDEX) | ((ftctl_u32)proto << 24);
 }
 
-static inline ftctl_u32 ftctl_key4_iif(const struct ftctl_key4 *key)
+static inline ftctl_u32 ftctl_iif(const struct ftctl_tuple *t)
 {
-	return key->iif_proto & FTCTL_MAX_IFINDEX;
+	return t->iif_proto & FTCTL_MAX_IFINDEX;
 }
 
-static inline ftctl_u8 ftctl_key4_proto(const struct ftctl_key4 *key)
+static inline ftctl_u8 ftctl_proto(const struct ftctl_tuple *t)
 {
-	return (ftctl_u8)(key->iif_proto >> 24);
+	return (ftctl_u8)(t->iif_proto >> 24);
 }
-
-/* The same inside an IPIP packet, with the full outer tuple. Map: flow4t. */
-struct ftctl_key4t {
-	struct ftctl_key4 in;
-	ftctl_u32 outer_src; /* be; zero in both: no tunnel (samples use this key for flow4, too) */
-	ftctl_u32 outer_dst; /* be */
-};
-FTCTL_ASSERT(sizeof(struct ftctl_key4t) == 24, "flow4t key");
 
 /* -------------------------------------------------------------------- flows */
 
@@ -123,20 +224,20 @@ enum ftctl_flow_state {
 #define FTCTL_F_REPLY 0x02 /* reply direction of the connection */
 
 /*
- * Action of one direction. Maps: flow4, flow4t. Created by the daemon; from then on
- * only BPF programs write to it (the packet path, the witness, flow_edit), so that no
- * counter is lost and no reader sees half an update.
+ * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6: flow6, flowx. Created by the
+ * daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so
+ * that no counter is lost and no reader sees half an update.
  */
 struct ftctl_flow {
 	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
 	ftctl_u32 state;     /* enum ftctl_flow_state */
 	ftctl_u32 path;	     /* index into paths */
-	ftctl_u32 new_src;   /* be; as the packet leaves, also without NAT */
+	ftctl_u32 new_src;   /* be; IPv4: as the packet leaves, also without NAT */
 	ftctl_u32 new_dst;   /* be */
 	ftctl_u16 new_sport; /* be */
 	ftctl_u16 new_dport; /* be */
 	/* one's-complement sums of (~old + new), folded to 16 bits, as stored in the packet */
-	ftctl_u16 addr_delta;	/* addresses: IPv4 header and pseudo header */
+	ftctl_u16 addr_delta;	/* addresses: IPv4 header, pseudo header */
 	ftctl_u16 port_delta;	/* ports */
 	ftctl_u8 flags;		/* FTCTL_F_* */
 	ftctl_u8 trickle_s;	/* seconds between two packets sent to the stack; 0: never */
@@ -150,31 +251,50 @@ struct ftctl_flow {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow) == 64, "flow");
 
+/* Maps: flow6, flowx. */
+struct ftctl_flow6 {
+	struct ftctl_flow flow;
+	struct ftctl_addr new_src; /* IPv6: as the packet leaves, also without NAT; IPv4: zero */
+	struct ftctl_addr new_dst;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_flow6) == 96, "flow6");
+
 /* -------------------------------------------------------------------- paths */
 
 /* ftctl_path_body.flags */
 #define FTCTL_P_VALID	    0x01 /* unset: neighbour unresolved, device down, ... */
 #define FTCTL_P_XDP	    0x02 /* the device takes frames by XDP redirect */
-#define FTCTL_P_IPIP	    0x04 /* push an IPv4 header, protocol 4 */
-#define FTCTL_P_TOS_INHERIT 0x08 /* outer TOS from the inner packet, else .tun_tos */
-#define FTCTL_P_DF	    0x10 /* outer DF always set; unset: as the inner packet has it */
+#define FTCTL_P_TOS_INHERIT 0x04 /* outer TOS or traffic class from the inner packet */
+#define FTCTL_P_DF	    0x08 /* outer IPv4: DF always set; unset: as the inner IPv4 packet has it */
+#define FTCTL_P_LABEL	    0x10 /* outer IPv6: flow label from the inner IPv6 packet */
+#define FTCTL_P_DRAWN	    0x40 /* outer IPv6: a flow label of 0 becomes one of the flow's own */
+#define FTCTL_P_LIMIT	    0x20 /* outer IPv6: a destination options header with the encapsulation limit */
 
-/* The way out that many flows share. */
+#define FTCTL_L2_MAX	32 /* Ethernet, two tags, PPPoE: 14 + 2 * 4 + 8 = 30 */
+#define FTCTL_OUTER_MAX 48 /* IPv6 and the 8 bytes of the encapsulation limit */
+#define FTCTL_LIMIT_LEN 8  /* RFC 2473 section 4.1.1, padded to 8 bytes */
+
+/*
+ * The way out that many flows share. The headers before the inner packet stand here as they leave;
+ * what depends on the packet (lengths, ID, checksum, and what is inherited) is filled in.
+ */
 struct ftctl_path_body {
-	ftctl_u8 dmac[6];
-	ftctl_u8 smac[6];
-	ftctl_u16 ethertype; /* be */
-	ftctl_u16 mtu;	     /* largest L3 length of the inner packet, bytes */
-	ftctl_u32 oif;	     /* physical egress ifindex */
-	ftctl_u32 flags;     /* FTCTL_P_* */
-	ftctl_u32 tun_src;   /* be; outer header as sent */
-	ftctl_u32 tun_dst;   /* be */
-	ftctl_u8 tun_ttl;    /* 0: inner TTL after the decrement */
-	ftctl_u8 tun_tos;
-	ftctl_u16 reason; /* with !VALID: enum ftctl_reason */
-	ftctl_u8 reserved[20];
+	ftctl_u32 oif;	  /* physical egress ifindex */
+	ftctl_u16 mtu;	  /* largest L3 length of the inner packet, bytes */
+	ftctl_u8 flags;	  /* FTCTL_P_* */
+	ftctl_u8 reason;  /* with !VALID: enum ftctl_reason */
+	ftctl_u8 l2_len;  /* Ethernet, tags and PPPoE header: bytes of .l2 */
+	ftctl_u8 tunnel;  /* enum ftctl_tunnel: pushed */
+	ftctl_u8 tun_ttl; /* TTL or hop limit; 0: the inner one after the decrement */
+	ftctl_u8 tun_tos; /* TOS or traffic class, unless inherited; ECN bits zero */
+	ftctl_u8 family;  /* 4 or 6: of the inner packet; .outer's protocol and .l2's EtherType are for it */
+	ftctl_u8 vlans;	  /* tags in .l2 */
+	ftctl_u16 pppoe;  /* be; session in .l2, 0: none */
+	ftctl_u8 l2[FTCTL_L2_MAX]; /* dmac, smac, ... ; the last EtherType or PPP protocol is the packet's */
+	ftctl_u8 outer[FTCTL_OUTER_MAX]; /* outer header */
+	ftctl_u8 reserved[24];
 };
-FTCTL_ASSERT(sizeof(struct ftctl_path_body) == 56, "path body");
+FTCTL_ASSERT(sizeof(struct ftctl_path_body) == 120, "path body");
 
 /*
  * Map: paths (array, memory-mapped by the daemon). Readers use body[active]; the daemon
@@ -187,17 +307,19 @@ struct ftctl_path {
 	struct ftctl_path_body body[2];
 	ftctl_u64 pad1;
 };
-FTCTL_ASSERT(sizeof(struct ftctl_path) == 128, "path");
+FTCTL_ASSERT(sizeof(struct ftctl_path) == 256, "path");
 
 /* --------------------------------------------------------------- attachments */
 
 /* Map: slots (array, memory-mapped). One per attachment. */
 struct ftctl_slot {
-	ftctl_u64 mac;	   /* device MAC in the low 48 bits, byte 0 of the MAC lowest; ~0: take nothing */
+	/* MAC addresses that frames for this machine have, byte 0 lowest, in the low 48 bits; ~0: none */
+	ftctl_u64 mac;	   /* the device's; ~0 here: take nothing */
+	ftctl_u64 upper;   /* of the bridge it is a port of */
 	ftctl_u32 ifindex; /* 0: free */
 	ftctl_u32 hook;	   /* enum ftctl_hook */
 };
-FTCTL_ASSERT(sizeof(struct ftctl_slot) == 16, "slot");
+FTCTL_ASSERT(sizeof(struct ftctl_slot) == 24, "slot");
 
 enum ftctl_hook {
 	FTCTL_HOOK_NONE = 0,
@@ -223,7 +345,7 @@ struct ftctl_config {
 	ftctl_u32 gen;		  /* flows of another generation go back to the witness */
 	ftctl_u64 heartbeat_ns;	  /* CLOCK_MONOTONIC of the last beat */
 	ftctl_u64 watch_until_ns; /* the witness looks at packets until then */
-	ftctl_u32 tunnels;	  /* number of tunnels known; 0: IPIP is just another protocol */
+	ftctl_u32 tunnels;	  /* number of tunnels known; 0: IP in IP is just another protocol */
 	ftctl_u32 disabled;	  /* 1: everything to the stack (resync after lost events) */
 	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
 	ftctl_u64 netns_cookie;	  /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
@@ -233,16 +355,23 @@ FTCTL_ASSERT(sizeof(struct ftctl_config) == 64, "config");
 
 /* ------------------------------------------------------------------- witness */
 
-/* Map: samples (LRU hash, key ftctl_key4t): the packet a flow last gave to the stack. */
+/* Key of map samples. Ids are never used twice while a flow lives. */
+struct ftctl_sample_key {
+	ftctl_u32 id;
+	ftctl_u32 reply; /* 0 or 1 */
+};
+FTCTL_ASSERT(sizeof(struct ftctl_sample_key) == 8, "sample key");
+
+/* Map: samples (LRU hash): the packet a flow last gave to the stack. */
 struct ftctl_sample {
 	ftctl_u64 ts_ns;
-	ftctl_u32 l4_tag; /* TCP: sequence number (be); UDP: length and zero (be) */
-	ftctl_u16 ip_id;  /* be */
-	ftctl_u16 len;	  /* L3 length of the inner packet; of one segment for aggregates */
-	ftctl_u8 ttl;
-	ftctl_u8 tos;	    /* after ECN decapsulation */
-	ftctl_u16 frag_off; /* be */
-	ftctl_u32 pad;
+	ftctl_u32 l4_tag;   /* TCP: sequence number (be); else of length and payload */
+	ftctl_u32 label;    /* be; IPv6: flow label */
+	ftctl_u16 ip_id;    /* be; IPv6: zero */
+	ftctl_u16 len;	    /* L3 length of the inner packet; of one segment for aggregates */
+	ftctl_u8 ttl;	    /* or hop limit */
+	ftctl_u8 tos;	    /* or traffic class; after ECN decapsulation */
+	ftctl_u16 frag_off; /* be; IPv6: zero */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_sample) == 24, "sample");
 
@@ -256,15 +385,12 @@ enum ftctl_event_type {
 struct ftctl_event {
 	ftctl_u32 type;
 	ftctl_u32 id;
-	struct ftctl_key4t key;
-	ftctl_u8 tunneled;   /* key is of flow4t */
 	ftctl_u8 flow_flags; /* FTCTL_F_* */
 	ftctl_u8 reason;
 	ftctl_u8 tcp_flags;
 	ftctl_u8 detail; /* enum ftctl_detail */
-	ftctl_u8 pad[3];
 };
-FTCTL_ASSERT(sizeof(struct ftctl_event) == 40, "event");
+FTCTL_ASSERT(sizeof(struct ftctl_event) == 12, "event");
 
 /* -------------------------------------------------------------- flow_edit(8) */
 
@@ -276,14 +402,13 @@ FTCTL_ASSERT(sizeof(struct ftctl_event) == 40, "event");
 
 /* Context of the flow_edit program (BPF_PROG_TYPE_SYSCALL): changes a flow in place. */
 struct ftctl_flow_edit {
-	struct ftctl_key4t key;
-	ftctl_u32 tunneled;
+	struct ftctl_tuple key;
 	ftctl_u32 what;
 	ftctl_u32 state;
 	ftctl_u32 path;
 	ftctl_u32 id;
 	ftctl_u32 trickle_s;
 };
-FTCTL_ASSERT(sizeof(struct ftctl_flow_edit) == 48, "flow_edit");
+FTCTL_ASSERT(sizeof(struct ftctl_flow_edit) == 112, "flow_edit");
 
 #endif /* FTCTL_ABI_H */

@@ -57,7 +57,7 @@ _ftctl()
         proto) words="tcp udp gre icmp" ;;
         state) words="pending live closing stale refused" ;;
         mode) words="ipip ip6ip6 4in6 6in4" ;;
-        ttl | tos) words="inherit" ;;
+        ttl | tos | flowlabel) words="inherit" ;;
         encaplimit) words="none" ;;
         src | dst | sport | dport | local | remote) return ;;
     esac
@@ -76,7 +76,7 @@ _ftctl()
             tunnel)
                 case $sub in
                     '') words="add del list" ;;
-                    add) words="mode local remote ttl tos encaplimit dev" ;;
+                    add) words="mode local remote ttl tos encaplimit flowlabel dev" ;;
                     del) words=$(_ftctl_devices) ;;
                 esac
                 ;;

@@ -17,7 +17,9 @@ std::uint16_t ip_check(const Packet &packet)
 
 std::uint16_t l4_check(const Packet &packet)
 {
-    const std::size_t l4 = kEth + 20 * packet.outer.size() + 20;
+    std::size_t l4 = kEth + (packet.ip.v6 ? 40 : 20);
+    for (const Ipv4 &outer : packet.outer)
+        l4 += outer.v6 ? 40 : 20;
     return get16(packet.bytes(), l4 + (packet.ip.proto == kTcp ? 16 : 6));
 }
 
@@ -170,6 +172,8 @@ TEST_CASE("every IPv4 ID, so that the header checksum passes through all its val
 TEST_CASE("an IPv4 header checksum of 0xffff is as right as 0", "[checksum]")
 {
     for (const Scenario &s : scenarios({kTcp}, {Nat::none, Nat::both}, false)) {
+        if (s.v6)
+            continue;
         s.install();
         Packet in = s.packet(0);
         unsigned id = 0;
@@ -192,7 +196,8 @@ TEST_CASE("a wrong IPv4 header checksum goes to the stack", "[checksum]")
         for (const std::uint16_t error : {0x0001, 0x0100, 0x8000, 0xfffe}) {
             Packet in = s.packet();
             in.ip.check_error = error;
-            expect_pass(s, in, {FTCTL_R_BAD_CHECKSUM});
+            if (!s.v6)
+                expect_pass(s, in, {FTCTL_R_BAD_CHECKSUM});
             if (!s.in_tunnel())
                 continue;
             in = s.packet();

@@ -99,7 +99,7 @@ TEST_CASE("a forged outer header does not reach a plain flow", "[decap]")
         Rig::get().set_config(config);
         Packet in = s.packet();
         Ipv4 outer;
-        outer.proto = kIpip;
+        outer.proto = s.v6 ? kIpv6 : kIpip;
         outer.src = ip4("203.0.113.66");
         outer.dst = ip4("203.0.113.1");
         in.outer.push_back(outer);
@@ -151,8 +151,8 @@ TEST_CASE("outer headers that only the stack understands", "[decap]")
         in.outer.front().version = 6;
         expect_pass(s, in, {FTCTL_R_NOT_IP, FTCTL_R_BAD_LENGTH});
         in = s.packet();
-        in.outer.front().proto = 41; // IPv6 inside, it says
-        expect_pass(s, in, {FTCTL_R_PROTOCOL});
+        in.outer.front().proto = s.v6 ? kIpip : kIpv6; // not what is inside
+        expect_pass(s, in, {FTCTL_R_BAD_LENGTH});
     }
 }
 
@@ -185,9 +185,11 @@ TEST_CASE("tunnels in tunnels go to the stack", "[decap]")
     for (const Scenario &s : tunneled({Nat::none})) {
         s.install();
         Packet in = s.packet();
-        in.outer.push_back(in.outer.front());
-        expect_pass(s, in, {FTCTL_R_PROTOCOL, FTCTL_R_NO_FLOW});
-        in.outer.push_back(in.outer.front());
+        for (int i = 0; i < 2; i++) {
+            in.outer.insert(in.outer.begin(), in.outer.front());
+            in.outer.front().proto = kIpip;
+            expect_pass(s, in, {FTCTL_R_PROTOCOL, FTCTL_R_NO_FLOW});
+        }
         expect_pass(s, in, {FTCTL_R_PROTOCOL, FTCTL_R_NO_FLOW});
     }
 }

@@ -15,7 +15,6 @@ ftctl_flow_edit everything(const Scenario &s)
 {
     ftctl_flow_edit edit{};
     edit.key = s.key();
-    edit.tunneled = s.in_tunnel() ? 1 : 0;
     edit.state = FTCTL_FLOW_PENDING;
     edit.path = 1234;
     edit.id = 99;
@@ -78,11 +77,11 @@ TEST_CASE("flow_edit of what is not there", "[edit]")
     s.install();
     ftctl_flow_edit edit = everything(s);
     edit.what = FTCTL_EDIT_STATE;
-    edit.key.in.sport ^= 0xffff;
+    edit.key.sport ^= 0xffff;
     CHECK(Rig::get().edit(edit) == -ENOENT);
     edit = everything(s);
     edit.what = FTCTL_EDIT_STATE;
-    edit.tunneled = 1;
+    edit.key.tunnel = FTCTL_TUNNEL_IPV4;
     CHECK(Rig::get().edit(edit) == -ENOENT);
     CHECK(Rig::get().flow(s.key())->state == FTCTL_FLOW_LIVE);
 }

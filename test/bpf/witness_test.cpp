@@ -50,10 +50,8 @@ bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::u
                unsigned detail)
 {
     return std::any_of(events.begin(), events.end(), [&](const ftctl_event &event) {
-        return event.type == type && event.id == s.flow().id && event.reason == reason &&
-               event.detail == detail && event.key.in.src == s.key().in.src &&
-               event.key.in.dport == s.key().in.dport && event.key.outer_src == s.key().outer_src &&
-               event.tunneled == (s.in_tunnel() ? 1 : 0) && event.flow_flags == s.flow().flags;
+        return event.type == type && event.id == s.sample_key().id && event.reason == reason &&
+               event.detail == detail && event.flow_flags == s.flow().flow.flags;
     });
 }
 
@@ -166,7 +164,10 @@ TEST_CASE("what the kernel does otherwise refuses the flow", "[witness]")
         expect_differs(s, "ecn", FTCTL_D_ECN, [](Packet &p) { p.ip.tos ^= 0x01; });
         expect_differs(s, "ttl kept", FTCTL_D_TTL, [](Packet &p) { p.ip.ttl += 1; });
         expect_differs(s, "ttl set", FTCTL_D_TTL, [](Packet &p) { p.ip.ttl = 200; });
-        expect_differs(s, "DF", FTCTL_D_DF, [](Packet &p) { p.ip.frag ^= kDf; });
+        if (s.v6)
+            expect_differs(s, "label", FTCTL_D_LABEL, [](Packet &p) { p.ip.v6->label ^= 0x10; });
+        else
+            expect_differs(s, "DF", FTCTL_D_DF, [](Packet &p) { p.ip.frag ^= kDf; });
         if (!s.out_tunnel())
             continue;
         expect_differs(s, "outer tos", FTCTL_D_OUTER_TOS, [](Packet &p) { p.outer.front().tos ^= 0x20; });
@@ -208,12 +209,16 @@ TEST_CASE("other MAC addresses than the path's do not make a flow live", "[witne
 TEST_CASE("frames of other packets say nothing about a flow", "[witness]")
 {
     for (const Scenario &s : all()) {
-        expect_ignored(s, "ip id", [](Packet &p) { p.ip.id ^= 1; });
+        if (!s.v6)
+            expect_ignored(s, "ip id", [](Packet &p) { p.ip.id ^= 1; });
+        if (s.proto == kUdp)
+            for (const std::size_t byte : {0U, 7U, 15U})
+                expect_ignored(s, "payload", [byte](Packet &p) { p.payload.at(byte) ^= 1; });
         if (s.proto == kTcp)
             expect_ignored(s, "sequence number", [](Packet &p) { p.tcp().seq += 1; });
         else
             expect_ignored(s, "UDP length", [](Packet &p) { p.payload.push_back(0); });
-        expect_ignored(s, "source address", [](Packet &p) { p.ip.src ^= 1; });
+        expect_ignored(s, "source address", [](Packet &p) { change_src(p.ip); });
         expect_ignored(s, "destination port",
                        [&](Packet &p) { (s.proto == kTcp ? p.tcp().dport : p.udp().dport) ^= 1; });
         if (s.out_tunnel()) {
@@ -287,7 +292,8 @@ TEST_CASE("the witness survives every truncated frame", "[witness]")
         s.install();
         set_pending(s);
         const Bytes full = pass_to_stack(s, s.packet(0)).bytes();
-        for (std::size_t size = 34; size < full.size(); ++size) { // TC frames are never shorter here
+        // TC frames are never shorter here
+        for (std::size_t size = s.other_direction().first_v6() ? 54 : 34; size < full.size(); ++size) {
             const Bytes cut(full.begin(), full.begin() + static_cast<std::ptrdiff_t>(size));
             const Run run = Rig::get().egress(s.out_device(), cut);
             CHECK(run.verdict == kTcUnspec);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The rig's maps: what a test sets and what it finds afterwards.
 #include <cerrno>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
@@ -19,7 +20,7 @@ int Rig::Impl::map(const std::string &name) const
 void Rig::Impl::clear(const std::string &name)
 {
     const int fd = map(name);
-    std::array<std::uint8_t, sizeof(ftctl_key4t)> key{};
+    std::array<std::uint8_t, sizeof(ftctl_tuple)> key{};
     while (bpf_map_get_next_key(fd, nullptr, key.data()) == 0)
         must(bpf_map_delete_elem(fd, key.data()), "clear " + name);
 }
@@ -34,7 +35,7 @@ void Rig::Impl::zero_cpus(const std::string &name, std::uint32_t index)
 
 void Rig::reset(Hook hook)
 {
-    for (const char *name : {"flow4", "flow4t", "samples"})
+    for (const char *name : {"flow4", "flow4t", "flow6", "flowx", "samples"})
         impl_->clear(name);
     ftctl_config fresh{};
     fresh.abi = FTCTL_ABI;
@@ -49,6 +50,7 @@ void Rig::reset(Hook hook)
         ftctl_slot slot{};
         for (unsigned byte = 0; byte < 6; ++byte)
             slot.mac |= static_cast<std::uint64_t>(mac.at(byte)) << (8 * byte);
+        slot.upper = FTCTL_NO_MAC;
         slot.ifindex = ifindex(device);
         slot.hook = hook == Hook::xdp ? FTCTL_HOOK_XDP : FTCTL_HOOK_TC;
         set_slot(device, slot);
@@ -99,23 +101,65 @@ void Rig::set_egress(Device device, bool present)
         die("egress", errno);
 }
 
-void Rig::set_flow(const ftctl_key4t &key, const ftctl_flow &flow)
+namespace {
+
+/// A tuple in the layout of its map, whose name comes with it. The size is the largest one's.
+struct MapKey {
+    const char *map;
+    std::array<std::uint8_t, sizeof(ftctl_tuple)> bytes{};
+};
+
+template <typename Key>
+MapKey map_key(const char *map, const Key &key)
 {
-    // key.in is the first member: the same pointer serves the map of plain flows.
-    const char *name = key.outer_src != 0 ? "flow4t" : "flow4";
-    must(bpf_map_update_elem(impl_->map(name), &key, &flow, BPF_ANY), name);
+    MapKey out{map, {}};
+    std::memcpy(out.bytes.data(), &key, sizeof key);
+    return out;
 }
 
-std::optional<ftctl_flow> Rig::flow(const ftctl_key4t &key)
+MapKey map_key(const ftctl_tuple &t)
 {
-    ftctl_flow out{};
-    const char *name = key.outer_src != 0 ? "flow4t" : "flow4";
-    if (bpf_map_lookup_elem(impl_->map(name), &key, &out) < 0)
+    const bool plain = t.tunnel == FTCTL_TUNNEL_NONE;
+    if (t.vlan[0].proto == 0 && t.pppoe == 0) {
+        if (t.family == 4) {
+            const ftctl_key4 in{t.src.w[0], t.dst.w[0], t.sport, t.dport, t.iif_proto};
+            if (plain)
+                return map_key("flow4", in);
+            if (t.tunnel == FTCTL_TUNNEL_IPV4)
+                return map_key("flow4t", ftctl_key4t{in, t.outer_src.w[0], t.outer_dst.w[0]});
+        } else if (plain) {
+            return map_key("flow6", ftctl_key6{t.src, t.dst, t.sport, t.dport, t.iif_proto});
+        }
+    }
+    return map_key("flowx", t);
+}
+
+} // namespace
+
+void Rig::set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow)
+{
+    const MapKey at = map_key(key);
+    must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &flow, BPF_ANY), at.map);
+}
+
+std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)
+{
+    ftctl_flow6 out{};
+    const MapKey at = map_key(key);
+    if (bpf_map_lookup_elem(impl_->map(at.map), at.bytes.data(), &out) < 0)
         return std::nullopt;
     return out;
 }
 
-std::optional<ftctl_sample> Rig::sample(const ftctl_key4t &key)
+std::optional<ftctl_flow> Rig::flow(const ftctl_tuple &key)
+{
+    const auto found = flow6(key);
+    if (!found)
+        return std::nullopt;
+    return found->flow;
+}
+
+std::optional<ftctl_sample> Rig::sample(const ftctl_sample_key &key)
 {
     ftctl_sample out{};
     if (bpf_map_lookup_elem(impl_->map("samples"), &key, &out) < 0)
@@ -126,7 +170,7 @@ std::optional<ftctl_sample> Rig::sample(const ftctl_key4t &key)
 std::size_t Rig::sample_count()
 {
     std::size_t count = 0;
-    ftctl_key4t key{};
+    ftctl_sample_key key{};
     const void *previous = nullptr;
     while (bpf_map_get_next_key(impl_->map("samples"), previous, &key) == 0) {
         previous = &key;

@@ -43,7 +43,7 @@ void Rig::Impl::share_maps(bpf_object *object)
         const std::string name = bpf_map__name(map);
         if (bpf_map__is_internal(map))
             continue;
-        if (name == "flow4" || name == "flow4t" || name == "samples")
+        if (name.starts_with("flow") || name == "samples")
             bpf_map__set_max_entries(map, kTestFlows);
         const auto found = maps.find(name);
         if (found != maps.end())
@@ -175,7 +175,8 @@ std::optional<Run> Rig::ingress(Hook hook, Device device, const Bytes &frame, Gs
         // A redirected packet would now pass the egress hook, which takes note of it; a test run ends here.
         impl_->zero_cpus("scratch", 0);
     }
-    if (err == -EINVAL && frame.size() < 34)
+    const bool v6 = frame.size() >= 14 && get16(frame, 12) == 0x86dd;
+    if (err == -EINVAL && frame.size() < (v6 ? 54U : 34U))
         return std::nullopt;
     if (err < 0)
         die(fmt::format("test run ({}, {} bytes)", hook_name(hook), frame.size()), err);

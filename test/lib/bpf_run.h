@@ -52,9 +52,11 @@ class Rig {
     void set_slot(Device device, const ftctl_slot &slot);
     void set_egress(Device device, bool present);
 
-    void set_flow(const ftctl_key4t &key, const ftctl_flow &flow); ///< tunneled: outer_src nonzero
-    std::optional<ftctl_flow> flow(const ftctl_key4t &key);
-    std::optional<ftctl_sample> sample(const ftctl_key4t &key);
+    /// The addresses behind .flow count only where the tuple's map has them.
+    void set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow);
+    std::optional<ftctl_flow6> flow6(const ftctl_tuple &key);
+    std::optional<ftctl_flow> flow(const ftctl_tuple &key);
+    std::optional<ftctl_sample> sample(const ftctl_sample_key &key);
     std::size_t sample_count();
     void forget_samples();
     ftctl_stats stats(Device device);

@@ -46,8 +46,26 @@ std::uint16_t checksum(std::uint16_t sum, std::uint16_t error)
     return check == 0xffff ? 0 : check;
 }
 
+Bytes render_ipv6(const Ipv4 &ip, std::size_t body)
+{
+    Bytes out;
+    const Ipv6 &v6 = *ip.v6;
+    const std::size_t options = v6.limit ? 8 : 0;
+    put32(out, 6U << 28 | static_cast<std::uint32_t>(ip.tos) << 20 | (v6.label & 0xfffff));
+    put16(out, v6.payload_len.value_or(static_cast<std::uint16_t>(options + body)));
+    put8(out, v6.limit ? 60 : ip.proto);
+    put8(out, ip.ttl);
+    append(out, v6.src);
+    append(out, v6.dst);
+    if (v6.limit) // next header, length, tunnel encapsulation limit, PadN
+        append(out, Bytes{ip.proto, 0, 4, 1, *v6.limit, 1, 1, 0});
+    return out;
+}
+
 Bytes render_ip(const Ipv4 &ip, std::size_t body)
 {
+    if (ip.v6)
+        return render_ipv6(ip, body);
     Bytes out;
     const std::size_t header = 20 + ip.options.size();
     const std::uint8_t ihl = ip.ihl.value_or(static_cast<std::uint8_t>(header / 4));
@@ -71,8 +89,13 @@ std::uint16_t transport_check(const Ipv4 &ip, std::uint8_t proto, const Bytes &s
                               std::uint16_t error)
 {
     Bytes pseudo;
-    put32(pseudo, ip.src);
-    put32(pseudo, ip.dst);
+    if (ip.v6) {
+        append(pseudo, ip.v6->src);
+        append(pseudo, ip.v6->dst);
+    } else {
+        put32(pseudo, ip.src);
+        put32(pseudo, ip.dst);
+    }
     put16(pseudo, proto);
     put16(pseudo, static_cast<std::uint16_t>(len));
     const std::uint16_t start = sum16(pseudo.data(), pseudo.size());
@@ -123,6 +146,8 @@ constexpr Field kEthFields[] = {{0, 6, "eth.dst"}, {6, 6, "eth.src"}, {12, 2, "e
 constexpr Field kIpFields[] = {{0, 1, "version/ihl"}, {1, 1, "tos"}, {2, 2, "tot_len"}, {4, 2, "id"},
                                {6, 2, "frag"},        {8, 1, "ttl"}, {9, 1, "proto"},   {10, 2, "check"},
                                {12, 4, "src"},        {16, 4, "dst"}};
+constexpr Field kIp6Fields[] = {{0, 4, "version/class/label"}, {4, 2, "payload_len"}, {6, 1, "next"},
+                                {7, 1, "hop_limit"},           {8, 16, "src"},        {24, 16, "dst"}};
 constexpr Field kTcpFields[] = {{0, 2, "tcp.sport"},   {2, 2, "tcp.dport"},  {4, 4, "tcp.seq"},
                                 {8, 4, "tcp.ack"},     {12, 1, "tcp.doff"},  {13, 1, "tcp.flags"},
                                 {14, 2, "tcp.window"}, {16, 2, "tcp.check"}, {18, 2, "tcp.urgent"}};
@@ -148,17 +173,25 @@ std::vector<Named> dissect(const Bytes &frame)
     std::vector<Named> out;
     name_fields(out, kEthFields, 0, "");
     std::size_t at = 14;
-    if (frame.size() < at || get16(frame, 12) != 0x0800)
+    if (frame.size() < at || (get16(frame, 12) != 0x0800 && get16(frame, 12) != 0x86dd))
         return out;
-    for (int level = 0; level < 3 && frame.size() >= at + 20; ++level) {
-        name_fields(out, kIpFields, at, fmt::format("ip[{}].", level));
-        const std::uint8_t proto = frame[at + 9];
-        at += static_cast<std::size_t>(frame[at] & 15) * 4;
+    for (int level = 0; level < 3 && frame.size() >= at + 40; ++level) {
+        const bool v6 = frame[at] >> 4 == 6;
+        if (v6)
+            name_fields(out, kIp6Fields, at, fmt::format("ip[{}].", level));
+        else
+            name_fields(out, kIpFields, at, fmt::format("ip[{}].", level));
+        std::uint8_t proto = frame[at + (v6 ? 6 : 9)];
+        at += v6 ? 40 : static_cast<std::size_t>(frame[at] & 15) * 4;
+        if (proto == 60 && frame.size() >= at + 8) {
+            proto = frame[at];
+            at += 8;
+        }
         if (proto == kTcp)
             name_fields(out, kTcpFields, at, "");
         if (proto == kUdp)
             name_fields(out, kUdpFields, at, "");
-        if (proto != kIpip)
+        if (proto != kIpip && proto != kIpv6)
             break;
     }
     return out;
@@ -212,7 +245,15 @@ std::size_t Packet::l4_header_len() const
 
 std::size_t Packet::l3_len() const
 {
-    return 20 + ip.options.size() + l4_header_len() + payload.size();
+    const std::size_t header = !ip.v6 ? 20 + ip.options.size() : ip.v6->limit ? 48 : 40;
+    return header + l4_header_len() + payload.size();
+}
+
+Packet &Packet::tag(std::uint16_t proto, std::uint16_t tci)
+{
+    put16(tags, proto);
+    put16(tags, tci);
+    return *this;
 }
 
 Packet &Packet::resize(std::size_t size)
@@ -252,10 +293,33 @@ Bytes Packet::bytes() const
     append(out, dmac);
     append(out, smac);
     append(out, tags);
-    put16(out, ethertype);
+    const bool v6 = (outer.empty() ? ip : outer.front()).v6.has_value();
+    if (pppoe) {
+        put16(out, ethertype.value_or(0x8864));
+        put16(out, 0x1100);
+        put16(out, *pppoe);
+        put16(out, static_cast<std::uint16_t>(l3.size() + 2));
+        put16(out, v6 ? 0x0057 : 0x0021);
+    } else {
+        put16(out, ethertype.value_or(v6 ? 0x86dd : 0x0800));
+    }
     append(out, l3);
     out.insert(out.end(), pad, 0xa5);
     return out;
+}
+
+void change_src(Ipv4 &ip)
+{
+    ip.src ^= 1;
+    if (ip.v6)
+        ip.v6->src[15] ^= 1;
+}
+
+void change_dst(Ipv4 &ip)
+{
+    ip.dst ^= 0x80000000;
+    if (ip.v6)
+        ip.v6->dst[0] ^= 0x80;
 }
 
 Bytes pattern(std::size_t size, std::uint8_t start)

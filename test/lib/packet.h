@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Frames as values: fill in the fields, render the bytes. Written from RFC 791, 768, 9293 and 2003 and
-// sharing nothing with the datapath, so that the two can disagree. All numbers are in host byte order.
+// Frames as values: fill in the fields, render the bytes. Written from RFC 791, 8200, 768, 9293, 2003, 2473,
+// 2516 and sharing nothing with the datapath, so that the two can disagree. All numbers are in host byte
+// order.
 #pragma once
 
 #include <array>
@@ -24,7 +25,16 @@ std::uint16_t sum16(const std::uint8_t *data, std::size_t size, std::uint32_t st
 /// One's-complement addition of two words.
 std::uint16_t add16(std::uint16_t a, std::uint16_t b);
 
-enum Proto : std::uint8_t { kIcmp = 1, kIpip = 4, kTcp = 6, kUdp = 17, kGre = 47, kEsp = 50, kSctp = 132 };
+enum Proto : std::uint8_t {
+    kIcmp = 1,
+    kIpip = 4,
+    kTcp = 6,
+    kUdp = 17,
+    kIpv6 = 41,
+    kGre = 47,
+    kEsp = 50,
+    kSctp = 132
+};
 enum TcpFlag : std::uint8_t {
     kFin = 0x01,
     kSyn = 0x02,
@@ -37,8 +47,22 @@ enum TcpFlag : std::uint8_t {
 };
 enum Frag : std::uint16_t { kReserved = 0x8000, kDf = 0x4000, kMf = 0x2000 };
 
-/// What is unset is computed. `check_error` is added (one's complement) to the right checksum.
+using Addr6 = std::array<std::uint8_t, 16>;
+
+/// What makes an IP header one of IPv6.
+struct Ipv6 {
+    Addr6 src{};
+    Addr6 dst{};
+    std::uint32_t label = 0;
+    std::optional<std::uint8_t> limit; ///< encapsulation limit, in a destination options header
+    std::optional<std::uint16_t> payload_len;
+};
+
+/// What is unset is computed. `check_error` is added (one's complement) to the right checksum. With `v6` it
+/// is an IPv6 header: tos, ttl and proto are its traffic class, hop limit and (last) next header, the rest of
+/// IPv4's fields does not count.
 struct Ipv4 {
+    std::optional<Ipv6> v6;
     std::uint8_t version = 4;
     std::optional<std::uint8_t> ihl;
     std::uint8_t tos = 0;
@@ -78,9 +102,10 @@ struct Udp {
 struct Packet {
     Mac dmac{};
     Mac smac{};
-    Bytes tags; ///< between the source MAC and the EtherType
-    std::uint16_t ethertype = 0x0800;
-    std::vector<Ipv4> outer; ///< outermost first
+    Bytes tags;                             ///< between the source MAC and the EtherType
+    std::optional<std::uint16_t> ethertype; ///< unset: what the first IP header asks for
+    std::optional<std::uint16_t> pppoe;     ///< session; its header follows the tags
+    std::vector<Ipv4> outer;                ///< outermost first
     Ipv4 ip;
     std::variant<Tcp, Udp, std::monostate> l4; ///< monostate: payload follows the IP header
     Bytes payload;
@@ -89,6 +114,8 @@ struct Packet {
     Tcp &tcp() { return std::get<Tcp>(l4); }
     Udp &udp() { return std::get<Udp>(l4); }
 
+    /// Adds a tag inside of those that are there.
+    Packet &tag(std::uint16_t proto, std::uint16_t tci);
     /// The L3 length of the inner packet.
     [[nodiscard]] std::size_t l3_len() const;
     [[nodiscard]] std::size_t l4_header_len() const;
@@ -98,6 +125,10 @@ struct Packet {
     Packet &pad_to_minimum();
     [[nodiscard]] Bytes bytes() const;
 };
+
+/// Another address than it was, in either family.
+void change_src(Ipv4 &ip);
+void change_dst(Ipv4 &ip);
 
 /// Payload of `size` bytes that differ from their neighbours.
 Bytes pattern(std::size_t size, std::uint8_t start = 1);

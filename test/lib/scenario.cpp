@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstring>
 #include <iterator>
 #include <utility>
 
@@ -97,42 +98,113 @@ Tuple Scenario::leaves() const
     return reply ? swapped(client) : server;
 }
 
-ftctl_key4t Scenario::key() const
+ftctl_addr abi(const Addr6 &addr)
+{
+    ftctl_addr out{};
+    std::memcpy(out.w, addr.data(), addr.size());
+    return out;
+}
+
+Addr6 addr6(std::uint32_t v4)
+{
+    Addr6 out = {0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 1};
+    if (v4 >> 24 == 203) // NAT and tunnel ends
+        out = {0xfd, 0xbe, 0xef, 0x00, 0x12, 0x34, 0x56, 0x78, 0x9a, 0xbc, 0xde, 0xf1};
+    const std::uint32_t be = htonl(v4);
+    std::memcpy(out.data() + 12, &be, 4);
+    return out;
+}
+
+namespace {
+
+ftctl_addr abi(std::uint32_t v4, bool v6)
+{
+    if (v6)
+        return test::abi(addr6(v4));
+    ftctl_addr out{};
+    out.w[0] = htonl(v4);
+    return out;
+}
+
+/// Sum over the words of an address that change (or all of them).
+std::uint16_t addr_delta(std::uint32_t before, std::uint32_t after, bool v6, bool all)
+{
+    if (!v6)
+        return delta({{high(before), high(after)}, {low(before), low(after)}}, all);
+    const Addr6 from = addr6(before);
+    const Addr6 to = addr6(after);
+    std::uint16_t sum = 0;
+    for (std::size_t i = 0; i < from.size(); i += 2) {
+        const auto a = static_cast<std::uint16_t>(from[i] << 8 | from[i + 1]);
+        const auto b = static_cast<std::uint16_t>(to[i] << 8 | to[i + 1]);
+        if (all || a != b)
+            sum = add16(sum, add16(static_cast<std::uint16_t>(~a), b));
+    }
+    return htons(sum);
+}
+
+constexpr std::uint16_t kTag = 0x8100, kOuterTag = 0x88a8;
+
+std::uint16_t tag_proto(const std::vector<std::uint16_t> &vids, std::size_t index)
+{
+    return vids.size() == 2 && index == 0 ? kOuterTag : kTag;
+}
+
+} // namespace
+
+ftctl_tuple Scenario::key() const
 {
     const Tuple t = arrives();
-    ftctl_key4t out{};
-    out.in.src = htonl(t.src);
-    out.in.dst = htonl(t.dst);
-    out.in.sport = htons(t.sport);
-    out.in.dport = htons(t.dport);
-    out.in.iif_proto = Rig::get().ifindex(in_device()) | static_cast<std::uint32_t>(proto) << 24;
+    ftctl_tuple out{};
+    out.family = v6 ? 6 : 4;
+    out.src = abi(t.src, v6);
+    out.dst = abi(t.dst, v6);
+    out.sport = htons(t.sport);
+    out.dport = htons(t.dport);
+    out.iif_proto = Rig::get().ifindex(in_device()) | static_cast<std::uint32_t>(proto) << 24;
     if (in_tunnel()) {
         const Ends ends = tunnel_ends(in_device());
-        out.outer_src = htonl(ends.remote);
-        out.outer_dst = htonl(ends.local);
+        out.tunnel = in_outer6() ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
+        out.outer_src = abi(ends.remote, in_outer6());
+        out.outer_dst = abi(ends.local, in_outer6());
+    }
+    for (std::size_t i = 0; i < in_vlans().size(); ++i)
+        out.vlan[i] = {htons(tag_proto(in_vlans(), i)), htons(in_vlans()[i])};
+    if (in_pppoe() != 0) {
+        const Mac peer = next_hop_mac(in_device());
+        out.pppoe = htons(in_pppoe());
+        std::copy(peer.begin(), peer.end(), out.peer);
     }
     return out;
 }
 
-ftctl_flow Scenario::flow() const
+ftctl_sample_key Scenario::sample_key() const
+{
+    return {kConnection, reply ? 1U : 0U};
+}
+
+ftctl_flow6 Scenario::flow() const
 {
     const Tuple in = arrives();
     const Tuple out = leaves();
-    ftctl_flow f{};
+    ftctl_flow6 whole{};
+    ftctl_flow &f = whole.flow;
     f.gen = 1;
     f.state = FTCTL_FLOW_LIVE;
     f.path = path_index();
-    f.new_src = htonl(out.src);
-    f.new_dst = htonl(out.dst);
+    if (v6) {
+        whole.new_src = abi(out.src, true);
+        whole.new_dst = abi(out.dst, true);
+    } else {
+        f.new_src = htonl(out.src);
+        f.new_dst = htonl(out.dst);
+    }
     f.new_sport = htons(out.sport);
     f.new_dport = htons(out.dport);
     if (nat != Nat::none) {
         f.flags |= FTCTL_F_NAT;
-        f.addr_delta = delta({{high(in.src), high(out.src)},
-                              {low(in.src), low(out.src)},
-                              {high(in.dst), high(out.dst)},
-                              {low(in.dst), low(out.dst)}},
-                             all_words);
+        f.addr_delta = htons(add16(ntohs(addr_delta(in.src, out.src, v6, all_words)),
+                                   ntohs(addr_delta(in.dst, out.dst, v6, all_words))));
         f.port_delta = delta({{in.sport, out.sport}, {in.dport, out.dport}}, all_words);
     }
     if (reply)
@@ -140,35 +212,61 @@ ftctl_flow Scenario::flow() const
     f.last_seen = now_ticks();
     f.last_trickle = f.last_seen;
     f.id = kConnection;
-    return f;
+    return whole;
 }
 
 ftctl_path Scenario::path() const
 {
-    const Mac to = next_hop_mac(out_device());
-    const Mac from = device_mac(out_device());
     ftctl_path p{};
     // The half not in use is as wrong as can be.
     p.active = reply ? 1 : 0;
     std::fill_n(reinterpret_cast<std::uint8_t *>(&p.body[1 - p.active]), sizeof p.body[0], 0x5a);
     ftctl_path_body &body = p.body[p.active];
-    std::copy(to.begin(), to.end(), body.dmac);
-    std::copy(from.begin(), from.end(), body.smac);
-    body.ethertype = htons(0x0800);
+    // What stands before the inner packet is that of a packet which leaves, without what depends on it.
+    Packet like = forwarded(packet(0));
+    like.ip.tos = 0;
+    const Bytes frame = like.bytes();
+    const std::size_t l2 = 14 + 4 * out_vlans().size() + (out_pppoe() != 0 ? 8U : 0U);
+    std::copy_n(frame.begin(), l2, body.l2);
+    if (out_pppoe() != 0)
+        std::fill_n(body.l2 + l2 - 4, 2, 0); // length
+    body.l2_len = static_cast<std::uint8_t>(l2);
+    body.vlans = static_cast<std::uint8_t>(out_vlans().size());
+    body.pppoe = htons(out_pppoe());
+    body.family = v6 ? 6 : 4;
     body.mtu = mtu;
     body.oif = Rig::get().ifindex(out_device());
     body.flags = FTCTL_P_VALID | FTCTL_P_XDP;
     if (out_tunnel()) {
-        const Ends ends = tunnel_ends(out_device());
-        body.flags |= FTCTL_P_IPIP;
-        if (tun_df)
-            body.flags |= FTCTL_P_DF;
+        body.tunnel = out_outer6() ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
         if (tos_inherit)
             body.flags |= FTCTL_P_TOS_INHERIT;
-        body.tun_src = htonl(ends.local);
-        body.tun_dst = htonl(ends.remote);
         body.tun_ttl = tun_ttl;
         body.tun_tos = tun_tos;
+        std::uint8_t *outer = body.outer;
+        const Ends ends = tunnel_ends(out_device());
+        if (out_outer6()) {
+            const Addr6 local = addr6(ends.local), remote = addr6(ends.remote);
+            const std::uint32_t word = htonl(6U << 28 | (label_inherit ? 0 : tun_label));
+            std::memcpy(outer, &word, 4);
+            outer[6] = tun_limit ? 60 : v6 ? kIpv6 : kIpip;
+            std::copy(local.begin(), local.end(), outer + 8);
+            std::copy(remote.begin(), remote.end(), outer + 24);
+            if (tun_limit) {
+                const Bytes option = {v6 ? kIpv6 : kIpip, 0, 4, 1, *tun_limit, 1, 1, 0};
+                std::copy(option.begin(), option.end(), outer + 40);
+                body.flags |= FTCTL_P_LIMIT;
+            }
+            if (label_inherit)
+                body.flags |= FTCTL_P_LABEL;
+        } else {
+            const std::uint32_t local = htonl(ends.local), remote = htonl(ends.remote);
+            outer[9] = v6 ? kIpv6 : kIpip;
+            std::memcpy(outer + 12, &local, 4);
+            std::memcpy(outer + 16, &remote, 4);
+            if (tun_df)
+                body.flags |= FTCTL_P_DF;
+        }
     }
     return p;
 }
@@ -194,7 +292,13 @@ Packet Scenario::packet(std::size_t payload) const
     p.smac = next_hop_mac(in_device());
     p.ip.src = t.src;
     p.ip.dst = t.dst;
+    if (v6)
+        p.ip.v6 = Ipv6{addr6(t.src), addr6(t.dst), 0x5a5a5, {}, {}};
     p.ip.proto = proto;
+    for (std::size_t i = 0; i < in_vlans().size(); ++i)
+        p.tag(tag_proto(in_vlans(), i), in_vlans()[i]);
+    if (in_pppoe() != 0)
+        p.pppoe = in_pppoe();
     if (proto == kTcp) {
         Tcp tcp;
         tcp.sport = t.sport;
@@ -210,9 +314,11 @@ Packet Scenario::packet(std::size_t payload) const
     if (in_tunnel()) {
         const Ends ends = tunnel_ends(in_device());
         Ipv4 outer;
-        outer.proto = kIpip;
+        outer.proto = v6 ? kIpv6 : kIpip;
         outer.src = ends.remote;
         outer.dst = ends.local;
+        if (in_outer6())
+            outer.v6 = Ipv6{addr6(ends.remote), addr6(ends.local), 0xabcde, tun_limit, {}};
         outer.id = 0x7e57;
         outer.ttl = 57;
         p.outer.push_back(outer);
@@ -225,6 +331,12 @@ Packet Scenario::forwarded(const Packet &in) const
     const Tuple t = leaves();
     Packet out = in;
     out.pad = 0;
+    out.tags.clear();
+    for (std::size_t i = 0; i < out_vlans().size(); ++i)
+        out.tag(tag_proto(out_vlans(), i), out_vlans()[i]);
+    out.pppoe.reset();
+    if (out_pppoe() != 0)
+        out.pppoe = out_pppoe();
     out.dmac = next_hop_mac(out_device());
     out.smac = device_mac(out_device());
     if (!out.outer.empty()) {
@@ -235,6 +347,10 @@ Packet Scenario::forwarded(const Packet &in) const
     out.ip.ttl = static_cast<std::uint8_t>(in.ip.ttl - 1);
     out.ip.src = t.src;
     out.ip.dst = t.dst;
+    if (out.ip.v6) {
+        out.ip.v6->src = addr6(t.src);
+        out.ip.v6->dst = addr6(t.dst);
+    }
     if (Tcp *tcp = std::get_if<Tcp>(&out.l4)) {
         tcp->sport = t.sport;
         tcp->dport = t.dport;
@@ -249,9 +365,16 @@ Packet Scenario::forwarded(const Packet &in) const
         outer.tos = static_cast<std::uint8_t>((dscp & 0xfc) | kEcnEncap[out.ip.tos & 3]);
         outer.frag = static_cast<std::uint16_t>((tun_df ? 0xffff : out.ip.frag) & kDf);
         outer.ttl = tun_ttl != 0 ? tun_ttl : out.ip.ttl;
-        outer.proto = kIpip;
+        outer.proto = v6 ? kIpv6 : kIpip;
         outer.src = ends.local;
         outer.dst = ends.remote;
+        if (out_outer6()) {
+            const std::uint32_t label = label_inherit && out.ip.v6 ? out.ip.v6->label : tun_label;
+            outer.v6 =
+                Ipv6{addr6(ends.local), addr6(ends.remote), label_inherit && !v6 ? 0 : label, tun_limit, {}};
+        } else if (v6) {
+            outer.frag = static_cast<std::uint16_t>(tun_df ? kDf : 0);
+        }
         out.outer.push_back(outer);
     }
     return out;
@@ -260,9 +383,21 @@ Packet Scenario::forwarded(const Packet &in) const
 std::string Scenario::describe() const
 {
     static constexpr const char *kNames[] = {"none", "snat-addr", "snat", "dnat-addr", "dnat", "both"};
-    return fmt::format("{} {} nat {} {}{}{}", hook_name(hook), proto == kTcp ? "tcp" : "udp",
+    const auto side = [](const char *verb, bool tunnel, bool outer6, const std::vector<std::uint16_t> &vlans,
+                         std::uint16_t session) {
+        std::string text;
+        if (tunnel)
+            text += fmt::format(" {} a tunnel{}", verb, outer6 ? " over IPv6" : "");
+        if (!vlans.empty())
+            text += fmt::format(" {} {} tag(s)", verb, vlans.size());
+        if (session != 0)
+            text += fmt::format(" {} PPPoE", verb);
+        return text;
+    };
+    return fmt::format("{} {}{} nat {} {}{}{}", hook_name(hook), proto == kTcp ? "tcp" : "udp", v6 ? "6" : "",
                        kNames[static_cast<int>(nat)], reply ? "reply" : "orig",
-                       in_tunnel() ? " from a tunnel" : "", out_tunnel() ? " into a tunnel" : "");
+                       side("from", in_tunnel(), in_outer6(), in_vlans(), in_pppoe()),
+                       side("into", out_tunnel(), out_outer6(), out_vlans(), out_pppoe()));
 }
 
 std::vector<Scenario> scenarios(std::initializer_list<Proto> protos, std::initializer_list<Nat> nats,
@@ -270,18 +405,20 @@ std::vector<Scenario> scenarios(std::initializer_list<Proto> protos, std::initia
 {
     std::vector<Scenario> out;
     for (const Hook hook : {Hook::xdp, Hook::tc})
-        for (const Proto proto : protos)
-            for (const Nat nat : nats)
-                for (unsigned bits = 0; bits < (tunnels ? 8U : 2U); ++bits) {
-                    Scenario s;
-                    s.hook = hook;
-                    s.proto = proto;
-                    s.nat = nat;
-                    s.reply = (bits & 1) != 0;
-                    s.tunnel_a = (bits & 2) != 0;
-                    s.tunnel_b = (bits & 4) != 0;
-                    out.push_back(s);
-                }
+        for (const bool v6 : {false, true})
+            for (const Proto proto : protos)
+                for (const Nat nat : nats)
+                    for (unsigned bits = 0; bits < (tunnels ? 8U : 2U); ++bits) {
+                        Scenario s;
+                        s.hook = hook;
+                        s.v6 = v6;
+                        s.proto = proto;
+                        s.nat = nat;
+                        s.reply = (bits & 1) != 0;
+                        s.tunnel_a = (bits & 2) != 0;
+                        s.tunnel_b = (bits & 4) != 0;
+                        out.push_back(s);
+                    }
     return out;
 }
 
@@ -324,8 +461,9 @@ Outcome observe(const Scenario &scenario, const Bytes &frame, Gso gso)
 void check_frame(Packet want, const Bytes &got)
 {
     // The kernel draws the outer ID at random: take over whatever was sent, so that its checksum must fit.
-    if (!want.outer.empty() && got.size() >= 34)
-        want.outer.front().id = get16(got, 18);
+    const std::size_t l2 = 14 + want.tags.size() + (want.pppoe ? 8U : 0U);
+    if (!want.outer.empty() && !want.outer.front().v6 && got.size() >= l2 + 20)
+        want.outer.front().id = get16(got, l2 + 4);
     CHECK(mismatch(want.bytes(), got) == "");
 }
 
@@ -338,7 +476,10 @@ void expect_fast(const Scenario &scenario, const Packet &in, Gso gso)
     const Outcome out = observe(scenario, in.bytes(), gso);
     CAPTURE(out.reason);
     REQUIRE(out.fast);
-    check_frame(scenario.forwarded(in), out.run.bytes);
+    Packet want = scenario.forwarded(in);
+    if (scenario.hook == Hook::tc && !want.tags.empty()) // the outermost tag is beside the frame, not in it
+        want.tags.erase(want.tags.begin(), want.tags.begin() + 4);
+    check_frame(want, out.run.bytes);
 
     std::uint64_t packets = 1;
     std::uint64_t bytes = in.l3_len();

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct Scenario {
     bool reply = false;
     bool tunnel_a = false;
     bool tunnel_b = false;
+    bool v6 = false;       ///< the (inner) packets are IPv6
+    bool outer6_a = false; ///< the tunnel's outer header is IPv6
+    bool outer6_b = false;
+    std::vector<std::uint16_t> vlans_a; ///< VIDs, outermost first; 802.1ad outside where there are two
+    std::vector<std::uint16_t> vlans_b;
+    std::uint16_t pppoe_a = 0; ///< session, 0: none
+    std::uint16_t pppoe_b = 0;
     bool all_words = false; ///< deltas over unchanged words as well (equal in one's complement)
 
     // the way out of the direction under test
@@ -41,18 +49,32 @@ struct Scenario {
     bool tos_inherit = false;
     std::uint8_t tun_tos = 0;
     std::uint8_t tun_ttl = 64;
+    std::optional<std::uint8_t> tun_limit; ///< outer IPv6: encapsulation limit
+    std::uint32_t tun_label = 0;           ///< outer IPv6
+    bool label_inherit = false;
 
     [[nodiscard]] Device in_device() const { return reply ? kDevB : kDevA; }
     [[nodiscard]] Device out_device() const { return reply ? kDevA : kDevB; }
     [[nodiscard]] bool in_tunnel() const { return reply ? tunnel_b : tunnel_a; }
     [[nodiscard]] bool out_tunnel() const { return reply ? tunnel_a : tunnel_b; }
+    /// Bytes of the inner IP header.
+    [[nodiscard]] std::size_t ip_len() const { return v6 ? 40 : 20; }
+    /// The first IP header in the frame is one of IPv6.
+    [[nodiscard]] bool first_v6() const { return in_tunnel() ? in_outer6() : v6; }
+    [[nodiscard]] bool in_outer6() const { return reply ? outer6_b : outer6_a; }
+    [[nodiscard]] bool out_outer6() const { return reply ? outer6_a : outer6_b; }
+    [[nodiscard]] const std::vector<std::uint16_t> &in_vlans() const { return reply ? vlans_b : vlans_a; }
+    [[nodiscard]] const std::vector<std::uint16_t> &out_vlans() const { return reply ? vlans_a : vlans_b; }
+    [[nodiscard]] std::uint16_t in_pppoe() const { return reply ? pppoe_b : pppoe_a; }
+    [[nodiscard]] std::uint16_t out_pppoe() const { return reply ? pppoe_a : pppoe_b; }
     [[nodiscard]] Scenario other_direction() const;
 
     [[nodiscard]] Tuple arrives() const; ///< as the direction's packets come in
     [[nodiscard]] Tuple leaves() const;  ///< ... and go out
 
-    [[nodiscard]] ftctl_key4t key() const;
-    [[nodiscard]] ftctl_flow flow() const; ///< live, generation 1
+    [[nodiscard]] ftctl_tuple key() const;
+    [[nodiscard]] ftctl_sample_key sample_key() const;
+    [[nodiscard]] ftctl_flow6 flow() const; ///< live, generation 1
     [[nodiscard]] ftctl_path path() const;
     [[nodiscard]] std::uint32_t path_index() const { return reply ? 9 : 8; }
 
@@ -62,8 +84,8 @@ struct Scenario {
     template <typename Change>
     void change_flow(Change &&change) const
     {
-        ftctl_flow now = Rig::get().flow(key()).value();
-        change(now);
+        ftctl_flow6 now = Rig::get().flow6(key()).value();
+        change(now.flow);
         Rig::get().set_flow(key(), now);
     }
     template <typename Change>
@@ -81,6 +103,10 @@ struct Scenario {
 
     [[nodiscard]] std::string describe() const;
 };
+
+/// The IPv6 address that stands for an IPv4 address in IPv6 scenarios; NAT addresses differ in every word.
+Addr6 addr6(std::uint32_t v4);
+ftctl_addr abi(const Addr6 &addr);
 
 /// Every combination of hook, direction and tunnel.
 std::vector<Scenario> scenarios(std::initializer_list<Proto> protos, std::initializer_list<Nat> nats,

@@ -5,7 +5,7 @@ Written from the RFCs, on purpose without a look at the datapath: a test that sh
 code with what it tests proves little. Only the standard library is used.
 
 Checksums are given as None (correct), an int (this value) or ("xor", v) (correct, then
-changed by v). Addresses are dotted strings, MACs are 6 bytes.
+changed by v). Addresses are strings, dotted or with colons, MACs are 6 bytes.
 """
 import socket
 import struct
@@ -13,7 +13,9 @@ import struct
 ETH_IP = 0x0800
 ETH_ARP = 0x0806
 ETH_VLAN = 0x8100
-ICMP, IPIP, TCP, UDP = 1, 4, 6, 17
+ETH_IPV6 = 0x86DD
+ICMP, IPIP, TCP, UDP, IPV6, ICMPV6 = 1, 4, 6, 17, 41, 58
+HOP_BY_HOP, ROUTING, FRAGMENT, DEST_OPTIONS = 0, 43, 44, 60  # IPv6 extension headers
 FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = (1 << bit for bit in range(8))
 
 
@@ -22,7 +24,7 @@ def mac(text):
 
 
 def addr(text):
-    return socket.inet_aton(text)
+    return socket.inet_pton(socket.AF_INET6, text) if ":" in text else socket.inet_aton(text)
 
 
 def ones_sum(data, start=0):
@@ -48,7 +50,8 @@ def apply_checksum(correct, how):
 
 
 def pseudo(src, dst, proto, length):
-    """Sum of the IPv4 pseudo header, to start an L4 checksum with."""
+    """Sum of the pseudo header, to start an L4 checksum with. That of IPv6 (RFC 8200, 8.1) has
+    the same fields in other places, which a sum does not tell."""
     return ones_sum(addr(src) + addr(dst) + struct.pack("!BBH", 0, proto, length & 0xFFFF))
 
 
@@ -70,6 +73,17 @@ def ipv4(src, dst, proto, payload, *, tos=0, ident=0, flags=2, offset=0, ttl=64,
                        flags << 13 | offset, ttl, proto, 0, addr(src), addr(dst)) + options
     value = apply_checksum(checksum(head), check)
     return head[:10] + struct.pack("!H", value) + head[12:] + payload
+
+
+def ipv6(src, dst, proto, payload, *, tclass=0, label=0, hop=64, version=6, length=None, ext=()):
+    """An IPv6 packet. length overrides what would be right. ext: extension headers in order, as
+    (type, bytes after its next-header byte)."""
+    chain = [kind for kind, _ in ext] + [proto]
+    headers = b"".join(bytes([follows]) + body for (_, body), follows in zip(ext, chain[1:]))
+    if length is None:
+        length = len(headers) + len(payload)
+    return struct.pack("!IHBB", version << 28 | tclass << 20 | label, length & 0xFFFF, chain[0], hop) \
+        + addr(src) + addr(dst) + headers + payload
 
 
 def tcp(src, dst, sport, dport, payload=b"", *, seq=0, ack=0, flags=ACK, window=1024, urgent=0, options=b"",
@@ -99,6 +113,13 @@ def icmp(kind, code, rest, payload, *, check=None):
     return message[:2] + struct.pack("!H", apply_checksum(checksum(message), check)) + message[4:]
 
 
+def icmp6(src, dst, kind, code, rest, payload, *, check=None):
+    """rest: the four bytes after the checksum."""
+    message = struct.pack("!BBH", kind, code, 0) + rest + payload
+    correct = checksum(message, pseudo(src, dst, ICMPV6, len(message)))
+    return message[:2] + struct.pack("!H", apply_checksum(correct, check)) + message[4:]
+
+
 def arp_request(sha, spa, tpa):
     return struct.pack("!HHBBH6s4s6s4s", 1, ETH_IP, 6, 4, 1, sha, addr(spa), bytes(6), addr(tpa))
 
@@ -115,6 +136,18 @@ def fragments(packet, cuts):
         new = head[:2] + struct.pack("!HHH", 20 + len(piece), int.from_bytes(head[4:6], "big"),
                                      flags | more | first // 8) + head[8:10] + b"\0\0" + head[12:]
         parts.append(new[:10] + struct.pack("!H", checksum(new)) + new[12:] + piece)
+    return parts
+
+
+def fragments6(packet, cuts, ident):
+    """Fragments of an IPv6 packet without extension headers; cuts as for fragments()."""
+    head, body = packet[:40], packet[40:]
+    parts = []
+    for first, last in cuts:
+        piece = body[first:last]
+        more = 1 if last is not None and last < len(body) else 0
+        parts.append(head[:4] + struct.pack("!HB", 8 + len(piece), FRAGMENT) + head[7:]
+                     + struct.pack("!BBHI", head[6], 0, first | more, ident) + piece)
     return parts
 
 
@@ -197,10 +230,46 @@ def _ip_fields(fields, depth):
     if not frag & 0x1FFF:
         if proto == IPIP and depth < 3:
             _ip_fields(fields, depth + 1)
+        elif proto == IPV6 and depth < 3:
+            _ip6_fields(fields, depth + 1)
         else:
             _l4_fields(fields, proto, depth)
     if begin + length < len(fields.data) and begin + length > fields.at:
         fields.take(pre + "payload", begin + length - fields.at)
+        fields.take("trailing bytes", fields.left())
+
+
+def _ip6_fields(fields, depth):
+    pre = "inner " * depth
+    if fields.left() < 40:
+        return
+    begin = fields.at
+    fields.take(pre + "ipv6 version|class|label", 4)
+    length = fields.number(pre + "ipv6 payload length", 2)
+    proto = fields.number(pre + "ipv6 next header", 1)
+    fields.number(pre + "ipv6 hop limit", 1)
+    for name in ("ipv6 src", "ipv6 dst"):
+        fields.take(pre + name, 16, lambda raw: socket.inet_ntop(socket.AF_INET6, raw))
+    while proto in (HOP_BY_HOP, ROUTING, FRAGMENT, DEST_OPTIONS) and fields.left() >= 8:
+        name = "%sextension %d " % (pre, proto)
+        proto = fields.number(name + "next header", 1)
+        size = 8 if name.endswith("44 ") else 8 + 8 * fields.data[fields.at]
+        fields.take(name + "rest", size - 1)
+    if proto == IPIP and depth < 3:
+        _ip_fields(fields, depth + 1)
+    elif proto == IPV6 and depth < 3:
+        _ip6_fields(fields, depth + 1)
+    elif proto == ICMPV6 and fields.left() >= 8:
+        kind = fields.number(pre + "icmpv6 type", 1)
+        fields.number(pre + "icmpv6 code", 1)
+        fields.number(pre + "icmpv6 checksum", 2, "0x%04x")
+        fields.take(pre + "icmpv6 rest", 4)
+        if kind < 128:
+            _ip6_fields(fields, depth + 1)
+    else:
+        _l4_fields(fields, proto, depth)
+    if begin + 40 + length < len(fields.data) and begin + 40 + length > fields.at:
+        fields.take(pre + "payload", begin + 40 + length - fields.at)
         fields.take("trailing bytes", fields.left())
 
 
@@ -215,6 +284,8 @@ def dissect(frame):
         kind = fields.number("ethertype", 2, "0x%04x")
     if kind == ETH_IP:
         _ip_fields(fields, 0)
+    elif kind == ETH_IPV6:
+        _ip6_fields(fields, 0)
     fields.take("payload", fields.left())
     return fields.list
 

@@ -82,7 +82,7 @@ def command(argv, ok=True, text=None, timeout=180):
 class Netns:
     """One network namespace."""
 
-    def __init__(self, lab, role):
+    def __init__(self, lab, role, ipv6=False):
         self.lab = lab
         self.role = role
         self.name = f"{lab.prefix}-{role}"
@@ -92,7 +92,10 @@ class Netns:
         with self.entered():
             # IPv4 laboratories: no router solicitations and DAD between the frames that are compared.
             for key in ("all", "default"):
-                _write(f"/proc/sys/net/ipv6/conf/{key}/disable_ipv6", "1")
+                _write(f"/proc/sys/net/ipv6/conf/{key}/disable_ipv6", str(int(not ipv6)))
+                if ipv6:  # addresses are usable at once, and nobody asks for a router
+                    for name in ("accept_dad", "dad_transmits", "accept_ra", "router_solicitations"):
+                        _write(f"/proc/sys/net/ipv6/conf/{key}/{name}", "0")
                 _write(f"/proc/sys/net/ipv4/conf/{key}/rp_filter", "0")
         self.up("lo")
 
@@ -208,11 +211,12 @@ class Task:
 
 
 class Lab:
-    """`with Lab("L", "R", "W") as lab:`; lab["R"] is a Netns. ftctl and ftctld are those of `router`."""
+    """`with Lab("L", "R", "W") as lab:`; lab["R"] is a Netns. ftctl and ftctld are those of `router`. ipv6: the
+    namespaces have it (True), or some of them have (their roles)."""
 
     serial = 0
 
-    def __init__(self, *roles, router="R", tag=None):
+    def __init__(self, *roles, router="R", tag=None, ipv6=False):
         Lab.serial += 1
         self.prefix = f"ft-{os.getpid()}" + (f"x{Lab.serial}" if Lab.serial > 1 else "") + (f"-{tag}" if tag else "")
         self.router = router
@@ -223,7 +227,8 @@ class Lab:
         self.resources = contextlib.ExitStack()
         self.tmp = tempfile.mkdtemp(prefix="ftctl-test-")
         try:
-            self.spaces = {role: Netns(self, role) for role in roles}
+            self.spaces = {role: Netns(self, role, ipv6 is True or (ipv6 is not False and role in ipv6))
+                           for role in roles}
         except BaseException:
             self.close()
             raise

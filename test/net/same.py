@@ -6,6 +6,7 @@ path; what arrives, and every ICMP that comes back, must be the same to the byte
 Exit: 0 the same, 1 a difference (shrunk and printed), 2 the harness failed, 77 cannot run here.
 """
 import argparse
+import itertools
 import json
 import os
 import random
@@ -18,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # pylint: disable=wrong-import-position
 import lab
 from same_gen import Generator
+from same_gen6 import Generator6
 from same_lab import HarnessError
 from same_pair import DifferenceFound, NotFast, Pair
 from same_shrink import Shrinker, report
@@ -27,8 +29,8 @@ BATCH = 64
 ROUND = 320  # random packets on one set of TCP connections
 # Faults of the second router, to see that the test finds them (--break).
 FAULTS = {
-    "dscp": "ip dscp set cs1",
-    "ttl": "ip length 300-400 ip ttl set 9",
+    "dscp": "{ip} dscp set cs1",
+    "ttl": "{ip} length 300-400 {ip} {ttl} set 9",
     "drop": "udp length 200-220 drop",
     "byte": "",  # not in R: of some frames that it sends one bit changes
     "rare": "tcp flags & (ack|urg) == ack|urg tcp urgptr > 60000 drop",
@@ -41,6 +43,7 @@ def parse_args(argv):
     parser.add_argument("--build", default=os.path.join(here, "..", "..", "build"), help="where the programs are")
     parser.add_argument("--hook", choices=("tc", "xdp"), default="tc")
     parser.add_argument("--variant", action="append", choices=sorted(VARIANTS), help="only this one (repeatable)")
+    parser.add_argument("--family", type=int, choices=(4, 6), help="only variants of this one")
     parser.add_argument("--packets", type=int, default=10000, help="random packets in all, beside the hand-picked ones")
     parser.add_argument("--seed", type=int, help="repeat a run")
     parser.add_argument("--plain", action="store_true", help="both routers plain Linux: must find nothing")
@@ -81,8 +84,9 @@ class VariantRun:
         self.problems = []
         self.pair.test.flip = args.fault == "byte"
         if args.fault and FAULTS[args.fault]:
+            rule = FAULTS[args.fault].format(ip=variant.ip.nft, ttl="ttl" if variant.ip.version == 4 else "hoplimit")
             self.pair.test["R"].nft("table inet fault { chain f { type filter hook forward priority 10; %s; }; }\n"
-                                    % FAULTS[args.fault])
+                                    % rule)
 
     def _exchange(self, recipes):
         for batch in batches(recipes):
@@ -132,7 +136,7 @@ class VariantRun:
         if self.args.replay:
             self._exchange(json.loads(self.args.replay))
             return
-        generator = Generator(self.rng, self.variant, pair.conns)
+        generator = (Generator if self.variant.ip.version == 4 else Generator6)(self.rng, self.variant, pair.conns)
         self._counted(list(generator.picked()))
         left = self.packets
         while left > 0:
@@ -223,17 +227,17 @@ def self_test(args):
     args.plain = True
     variants = [v for v in VARIANTS.values() if not v.tunnel]
     good = all([run_variant(args, variant, args.packets // len(variants)) for variant in variants])
-    for fault in sorted(FAULTS):
+    for name, fault in itertools.product(("both", "both6"), sorted(FAULTS)):
         args.fault = fault
-        trial = VariantRun(args, VARIANTS["both"], args.packets)
+        trial = VariantRun(args, VARIANTS[name], args.packets)
         try:
             trial.run()
-            print("fault %s: not found" % fault)
+            print("%s, fault %s: not found" % (name, fault))
             good = False
         except DifferenceFound as found:
             small = Shrinker(trial.pair).find(found.recipes, found.difference)
-            print("fault %s: found after %d frames, shrunk to %s"
-                  % (fault, trial.pair.arrived, json.dumps(small)), flush=True)
+            print("%s, fault %s: found after %d frames, shrunk to %s"
+                  % (name, fault, trial.pair.arrived, json.dumps(small)), flush=True)
             good &= len(small) == 1 and len(small[0]) <= 4
         finally:
             trial.pair.close()
@@ -244,7 +248,8 @@ def main(argv):
     args = parse_args(argv)
     if args.self_test:
         args.plain, args.variant = True, ["both"]
-    variants = [VARIANTS[name] for name in args.variant or VARIANTS]
+    variants = [VARIANTS[name] for name in args.variant or VARIANTS
+                if args.family in (None, VARIANTS[name].ip.version)]
     why = cannot_run(args, variants)
     if why and args.plain and not args.variant and os.geteuid() == 0:
         variants = [v for v in variants if not v.tunnel]

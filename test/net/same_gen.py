@@ -4,14 +4,14 @@ import struct
 
 from frames import ACK, CWR, ECE, PSH, TCP, UDP, URG
 from same_packet import CLOSING, EDST, ESRC, fast, l4_right
-from same_variants import R_LAN, R_WAN
+from same_ip import V4
 
 BORDERS16 = (0, 1, 0xFF, 0x100, 0x7FFF, 0x8000, 0xFEFF, 0xFF00, 0xFFFE, 0xFFFF)
 BORDERS32 = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 # Addresses that must not pass, or that nobody routes; no host without a static neighbour, since
 # the router would ask for it and answer later.
-BAD_SOURCES = ("0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", R_LAN, R_WAN)
-OTHER_TARGETS = ("192.0.2.3", "198.51.100.3", R_LAN, R_WAN, "127.0.0.1", "255.255.255.255", "224.0.0.5",
+BAD_SOURCES = ("0.0.0.0", "127.0.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", V4.r_lan, V4.r_wan)
+OTHER_TARGETS = ("192.0.2.3", "198.51.100.3", V4.r_lan, V4.r_wan, "127.0.0.1", "255.255.255.255", "224.0.0.5",
                  "0.0.0.0", "203.0.113.5", "192.0.2.255", "198.51.100.255", "240.0.0.1")
 PROTOCOLS = (0, 1, 2, 4, 6, 17, 41, 47, 50, 51, 58, 89, 103, 132, 136, 255)
 OPTIONS = ("94040000", "01010101", "00000000", "07070400000000", "070b04" + "00" * 8, "8907040a090002",
@@ -19,11 +19,17 @@ OPTIONS = ("94040000", "01010101", "00000000", "07070400000000", "070b04" + "00"
            "94050000", "ff01", "0700")
 HEADER_SUMS = (0x0000, 0x0001, 0x00FF, 0xFE00, 0xFEFE, 0xFEFF, 0xFF00, 0xFFFE)
 CLOSERS = (0x02, 0x12, 0x04, 0x14, 0x11, 0x19, 0x31, 0x01, 0x03, 0x05, 0x06, 0x3F, 0xFF, 0xC2, 0x52)
+ICMPS = ([3, 3], [3, 4], [3, 1], [11, 0], [12, 0], [4, 0], [8, 0], [0, 0], [13, 0])
 ETHERTYPES = (0x86DD, 0x0806, 0x8863, 0x8864, 0x88CC, 0x0040, 0x0801)
 
 
 class Generator:
-    """Makes recipes; everything comes from rng, so that a seed repeats the run."""
+    """Makes recipes; everything comes from rng, so that a seed repeats the run. What is named ip_ is
+    of the address family: here IPv4, in same_gen6 IPv6."""
+
+    head, ethertypes, icmps, quotes = 20, ETHERTYPES, ICMPS, (8, 20, 27, 28, 40, 92)
+    bad_sources, other_targets = BAD_SOURCES + ("192.0.2.7", "198.51.100.7"), OTHER_TARGETS
+    bad_version = 6
 
     def __init__(self, rng, variant, conns):
         self.rng, self.variant, self.conns = rng, variant, conns
@@ -43,6 +49,8 @@ class Generator:
             self._odd(recipe, conn)
         if any(first == 0 and last >= recipe["len"] for first, last in recipe.get("frags", ())):
             del recipe["frags"]  # it has become shorter than its first fragment
+        if "frags" in recipe:
+            self.whole(recipe)
         return self._allowed(recipe)
 
     def closing(self, count):
@@ -68,7 +76,7 @@ class Generator:
         return recipe
 
     def _len_for(self, conn, direction, total):
-        overhead = 20 + (20 if conn.proto == TCP else 8)
+        overhead = self.head + (20 if conn.proto == TCP else 8)
         limit = (self.variant.lan_mtu if conn.sender(direction) == "L" else self.variant.out_mtu("W")) + 4
         return max(0, min(total, limit) - overhead)
 
@@ -81,14 +89,9 @@ class Generator:
         recipe["len"] = self._len_for(conn, recipe["dir"], total)
         if rng.random() < 0.5:
             recipe["tos"] = rng.getrandbits(8)
-        if rng.random() < 0.1:
-            recipe["id"] = rng.choice(BORDERS16)
-        if rng.random() < 0.15:
-            recipe["ipwant"] = rng.choice(HEADER_SUMS)
         if rng.random() < 0.5:
             recipe["ttl"] = rng.choice((rng.randint(2, 255), 2, 3, 128, 255))
-        if rng.random() < 0.2:
-            recipe["df"] = 0
+        self.ip_benign(recipe)
         if rng.random() < 0.1 and recipe["len"] >= 8:
             recipe[rng.choice(("want", "post"))] = rng.choice((0, 0, 0xFFFF, 0xFFFE, 1))
         if conn.proto == TCP:
@@ -108,15 +111,24 @@ class Generator:
                 if rng.random() < 0.3:
                     recipe[key] = rng.choice(values)
 
+    def ip_benign(self, recipe):
+        rng = self.rng
+        if rng.random() < 0.1:
+            recipe["id"] = rng.choice(BORDERS16)
+        if rng.random() < 0.15:
+            recipe["ipwant"] = rng.choice(HEADER_SUMS)
+        if rng.random() < 0.2:
+            recipe["df"] = 0
+
     def _odd(self, recipe, conn):
         """One thing that is not in order (or at least rare)."""
         rng = self.rng
-        table = [self._ip_odd] * 6 + [self._frame_odd] * 3 + [self._l4_odd] * 5 + [self._fragment_odd]
+        table = [self.ip_odd] * 6 + [self._frame_odd] * 3 + [self._l4_odd] * 5 + [self._fragment_odd]
         if self.variant.tunnel and conn.sender(recipe["dir"]) == "W":
             table += [self._outer_odd] * 8
         rng.choice(table)(recipe, conn)
 
-    def _frame_odd(self, recipe, _conn):
+    def _frame_odd(self, recipe, conn):
         rng = self.rng
         kind = rng.randrange(8)
         if kind == 0:
@@ -124,7 +136,7 @@ class Generator:
         elif kind == 1:
             recipe["esrc"] = rng.choice(tuple(ESRC))
         elif kind == 2:
-            recipe["etype"] = rng.choice(ETHERTYPES)
+            recipe["etype"] = rng.choice(self.ethertypes)
         elif kind == 3:
             recipe["vlan"] = rng.choice((0, 1, 0x2001, 0x0FFF, rng.getrandbits(16)))
         elif kind == 4:
@@ -135,23 +147,40 @@ class Generator:
         else:  # what Ethernet itself adds to short packets
             recipe["len"] = rng.randint(0, 17)
             recipe.pop("topt", None)
-            recipe["pad"] = max(0, 46 - 40 - recipe["len"]) if _conn.proto == TCP else max(0, 46 - 28 - recipe["len"])
+            recipe["pad"] = max(0, 46 - self.head - (20 if conn.proto == TCP else 8) - recipe["len"])
 
-    def _ip_odd(self, recipe, _conn, prefix=""):
+    def ip_odd(self, recipe, conn, prefix=""):
+        """One of five things that any header has, or of the others of its family."""
         rng = self.rng
         kind = rng.randrange(14)
         if kind <= 1:
             recipe[prefix + "ttl"] = rng.choice((0, 1, 1, 2))
-        elif kind == 2:
-            recipe[prefix + "opt"] = rng.choice(OPTIONS + (self._random_options(),))
-            recipe["len"] = max(0, recipe["len"] - 40)
         elif kind == 3:
             recipe[prefix + "ver"] = rng.randrange(16)
-        elif kind == 4:
-            recipe[prefix + "ihl"] = rng.randrange(16)
-        elif kind <= 6:
+        elif 5 <= kind <= 6:
             recipe[prefix + "totlen"] = rng.choice((-1, 1, -2, 2, -8, 8, -20, -21, 100, -rng.randint(1, 1600),
                                                     rng.randint(1, 1600)))
+        elif kind == 12:
+            recipe[prefix + "proto"] = rng.choice(PROTOCOLS)
+        elif kind == 13 and rng.random() < 0.5:
+            recipe[prefix + "dst"] = rng.choice(self.targets(conn, recipe["dir"]))
+        elif kind == 13:
+            recipe[prefix + "src"] = rng.choice(self.bad_sources)
+            if not prefix:  # else NAT might have to find another port, at random
+                recipe["sport"] = rng.randint(1024, 19999)
+        else:
+            self.ip_rare(recipe, kind, prefix)
+
+    def targets(self, _conn, _direction):
+        return self.other_targets
+
+    def ip_rare(self, recipe, kind, prefix):
+        rng = self.rng
+        if kind == 2:
+            recipe[prefix + "opt"] = rng.choice(OPTIONS + (self._random_options(),))
+            recipe["len"] = max(0, recipe["len"] - 40)
+        elif kind == 4:
+            recipe[prefix + "ihl"] = rng.randrange(16)
         elif kind <= 8:
             recipe[prefix + "ipsum"] = rng.choice((0, 0xFFFF, ["xor", 1 << rng.randrange(16)],
                                                    ["xor", rng.randint(1, 0xFFFF)]))
@@ -162,14 +191,6 @@ class Generator:
         elif kind == 11:
             recipe[prefix + "off"] = rng.choice((1, 2, 5, 0x1FFF, rng.getrandbits(13)))
             recipe[prefix + "df"] = rng.getrandbits(1)
-        elif kind == 12:
-            recipe[prefix + "proto"] = rng.choice(PROTOCOLS)
-        elif rng.random() < 0.5:
-            recipe[prefix + "dst"] = rng.choice(OTHER_TARGETS)
-        else:
-            recipe[prefix + "src"] = rng.choice(BAD_SOURCES + ("192.0.2.7", "198.51.100.7"))
-            if not prefix:  # else NAT might have to find another port, at random
-                recipe["sport"] = rng.randint(1024, 19999)
 
     def _l4_odd(self, recipe, conn):
         rng = self.rng
@@ -179,8 +200,8 @@ class Generator:
         elif kind == 2:
             recipe["dport"] = rng.randint(1024, 19999)
         elif kind == 3:
-            recipe["icmp"] = rng.choice(([3, 3], [3, 4], [3, 1], [11, 0], [12, 0], [4, 0], [8, 0], [0, 0], [13, 0]))
-            recipe["qlen"] = rng.choice((8, 20, 27, 28, 40, 92))
+            recipe["icmp"] = rng.choice(self.icmps)
+            recipe["qlen"] = rng.choice(self.quotes)
         elif conn.proto == UDP:
             recipe["ulen"] = rng.choice((-1, 1, -8, 8, -rng.randint(1, 1500), rng.randint(1, 1500)))
         elif kind == 4:
@@ -197,10 +218,14 @@ class Generator:
         size = recipe["len"] = max(recipe["len"], 100)
         points = [0] + sorted({rng.randrange(8, size, 8) for _ in range(rng.randint(1, 3))}) + [None]
         recipe.pop("topt", None)
-        recipe["df"] = 0
+        self.whole(recipe)
         recipe["frags"] = [[a, b] for a, b in zip(points, points[1:])]
         if rng.random() < 0.5:
             rng.shuffle(recipe["frags"])
+
+    def whole(self, recipe):
+        """May be cut in fragments."""
+        recipe["df"] = 0
 
     def _outer_odd(self, recipe, conn):
         rng = self.rng
@@ -214,7 +239,7 @@ class Generator:
         elif kind == 3:
             recipe["tos"], recipe["o_tos"] = rng.randrange(4), 3
         else:
-            self._ip_odd(recipe, conn, "o_")
+            self.ip_odd(recipe, conn, "o_")
             if recipe.get("o_proto") not in (None, 4) or "o_dst" in recipe:
                 recipe["o_src"] = "198.51.100.7"  # an answer of the router itself then goes by a host of its own
 
@@ -237,23 +262,18 @@ class Generator:
         for ttl in (0, 1, 2, 3, 255):
             yield {"ttl": ttl}
         for total in (mtu - 1, mtu, mtu + 1, mtu + 2, mtu + 4, mtu + 5):
-            for df in (0, 1):
-                yield {"len": self._len_for(conn, direction, total), "df": df}
+            for more in self.any_size():
+                yield {"len": self._len_for(conn, direction, total), **more}
         for length in range(0, 10):
             yield {"len": length}
-            yield {"len": length, "pad": max(0, 46 - 40 - length)}
-        for value in HEADER_SUMS:
-            yield {"ipwant": value}
-        yield {"ipwant": 0, "ipsum": 0xFFFF}
+            yield {"len": length, "pad": max(2, 46 - 20 - self.head - length)}
         for value in (0, 1, 0xFFFE, 0xFFFF):
             yield {"want": value}
             yield {"post": value}
             yield {"sum": value}
         yield {"want": 0, "sum": 0xFFFF}
         yield {"sum": ["xor", 0x0100]}
-        ports = struct.pack("!HH", tup.sport, tup.dport).hex()
-        for options in OPTIONS + ("01" * 0 + ports * 2,):
-            yield {"opt": options}
+        yield from self.ip_picked(struct.pack("!HH", tup.sport, tup.dport).hex())
         for proto in (1, 4, 47, 50, 132, 136):
             yield {"proto": proto}
         for name in EDST:
@@ -262,20 +282,19 @@ class Generator:
             yield {"esrc": name}
         for cut in (1, 30, 70):
             yield {"cut": cut}
-        for ihl in (0, 4, 6, 15):
-            yield {"ihl": ihl}
-        yield {"ver": 6}
+        yield {"ver": self.bad_version}
         for change in (-1, 1, -20, -60, 2000):
             yield {"totlen": change}
         # Data behind the UDP datagram, but in the packet: conntrack sums it up as well.
         yield {"totlen": 2, "pad": 2}
         yield {"totlen": 8, "pad": 20}
-        yield {"df": 0, "len": 600, "frags": [[0, 296], [296, None]]}
-        yield {"df": 0, "len": 600, "frags": [[296, None], [0, 296]]}
-        yield {"df": 0, "len": 600, "frags": [[0, 8], [8, 296], [296, None]]}
-        for kind in ([3, 3], [3, 4], [11, 0]):
+        for cuts in ([[0, 296], [296, None]], [[296, None], [0, 296]], [[0, 8], [8, 296], [296, None]]):
+            cut = {"len": 600, "frags": cuts}
+            self.whole(cut)
+            yield cut
+        for kind in self.icmps[:4]:
             yield {"icmp": kind}
-        yield {"arp": R_LAN if conn.sender(direction) == "L" else R_WAN}
+        yield {"arp": conn.ip.r_lan if conn.sender(direction) == "L" else conn.ip.r_wan}
         if conn.proto == TCP:
             for doff in (0, 4, 6, 15):
                 yield {"doff": doff, "len": 8}
@@ -290,6 +309,18 @@ class Generator:
                 for outer in range(4) if conn.sender(direction) == "W" else ():
                     yield {"tos": tos | 0x28, "o_tos": outer | 0x48}
             if conn.sender(direction) == "W":
-                yield from ({"o_src": "198.51.100.3"}, {"o_dst": R_LAN}, {"bare": 1}, {"nest": 1}, {"o_ttl": 1},
+                yield from ({"o_src": "198.51.100.3"}, {"o_dst": V4.r_lan}, {"bare": 1}, {"nest": 1}, {"o_ttl": 1},
                             {"o_opt": "94040000"}, {"o_ipsum": ["xor", 1]}, {"itrunc": 1}, {"itrunc": 90},
                             {"o_totlen": 8}, {"o_totlen": -8}, {"pad": 20}, {"o_ver": 6})
+
+    def any_size(self):
+        return {"df": 0}, {"df": 1}
+
+    def ip_picked(self, ports):
+        for value in HEADER_SUMS:
+            yield {"ipwant": value}
+        yield {"ipwant": 0, "ipsum": 0xFFFF}
+        for options in OPTIONS + (ports * 2,):
+            yield {"opt": options}
+        for ihl in (0, 4, 6, 15):
+            yield {"ihl": ihl}

@@ -20,10 +20,7 @@ LINK_MTU = 2000
 # Timers and limits that would make two equal routers answer differently; and a RST is judged by
 # the window, of which conntrack sees less once a flow is fast.
 SYSCTLS = """
-net/ipv4/ip_forward=1 net/ipv4/icmp_ratelimit=0 net/ipv4/icmp_msgs_per_sec=1000000
-net/ipv4/icmp_msgs_burst=1000000 net/ipv4/ipfrag_time=3600 net/ipv4/ipfrag_max_dist=0
-net/ipv4/conf/all/send_redirects=0 net/ipv4/conf/default/send_redirects=0
-net/ipv4/conf/ra/send_redirects=0 net/ipv4/conf/rb/send_redirects=0
+net/ipv4/icmp_ratelimit=0 net/ipv4/icmp_msgs_per_sec=1000000 net/ipv4/icmp_msgs_burst=1000000
 net/netfilter/nf_conntrack_tcp_ignore_invalid_rst=1
 net/netfilter/nf_conntrack_udp_timeout=120
 """.split()
@@ -43,7 +40,7 @@ class Router(lab.Lab):
     """One router and its two ends. daemon: start ftctld; attach: and attach it, at this hook."""
 
     def __init__(self, tag, variant, hook, *, daemon, attach):
-        super().__init__("L", "R", "W", tag=tag)
+        super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if variant.ip.version == 6 else False)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
         self.sockets = {}
         self.flip = False  # a fault: one bit of some frames changes before it is compared
@@ -76,14 +73,15 @@ class Router(lab.Lab):
 
     def _router(self):
         v = self.variant
+        link_local = [(v.ip.link_local, dev, end, 7) for dev, end in (("ra", "la"), (v.outside, "wa"))] \
+            if v.ip.version == 6 else []
+        hosts = [(net, dev, end, k) for net, dev, end in ((v.ip.lan, "ra", "la"), (v.ip.wan, v.outside, "wa"))
+                 for k in range(2, 10)]
         neighbours = ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
-                      for net, dev, end in (("192.0.2.", "ra", "la"), ("198.51.100.", v.outside, "wa"))
-                      for k in range(2, 10)]
+                      for net, dev, end, k in hosts + link_local]
         self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set %s mtu %d" % (v.outside, v.wan_mtu),
-                                "addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev " + v.outside,
-                                # "No route" is answered at a rate that no namespace can set.
-                                "route add blackhole default"] + neighbours))
-        for setting in SYSCTLS + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
+                                *v.ip.configure(v.outside), *neighbours]))
+        for setting in SYSCTLS + v.ip.sysctls.split() + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
             key, value = setting.split("=")
             # Up to 6.12 the limit of all ICMP messages is the machine's: whoever owns the machine lifts it.
             if "icmp_msgs" not in key or self._has(key):
@@ -174,7 +172,7 @@ class Router(lab.Lab):
                     raise HarnessError("receiving at %s: %s" % (side, error)) from error
                 if flags & socket.MSG_TRUNC:
                     raise HarnessError("truncated frame at " + side)
-                if self.flip and frame[12:14] == b"\x08\x00" and 300 <= int.from_bytes(frame[16:18], "big") <= 400:
+                if self.flip and 314 <= len(frame) <= 414:
                     frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
                 got.append((side, frame, _state(extra)))
         return got

@@ -12,39 +12,12 @@ import frames
 from frames import ACK, ICMP, IPIP, SYN, TCP, UDP
 from same_lab import MACS, HarnessError, Router
 from same_packet import TAG, build, fast
-from same_variants import R_WAN, ROUTER_ADDRESSES, TUN_HOST, W_HOST
 
 SENTINEL = b"sentinel"
-_ROUTER = {frames.addr(address) for address in ROUTER_ADDRESSES}
-_ANSWERS = (0, 3, 4, 5, 11, 12, 14)  # ICMP types a router sends by itself, with an ID of its choice
 
 
 class NotFast(Exception):
     """The product did not make the connections' flows live."""
-
-
-def normalise(frame, tunnel):
-    """The frame without what the kernel draws at random: the ID (with its checksum) of outer
-    headers and of ICMP messages R itself makes. A wrong header checksum stays visible."""
-    out, at = bytearray(frame), 14
-    if frame[12:14] != b"\x08\x00":
-        return frame
-    for _ in range(2):
-        size = (frame[at] & 15) * 4 if len(frame) > at + 20 else 0
-        head = frame[at:at + size]
-        if size < 20 or len(frame) <= at + size or head[12:16] not in _ROUTER:
-            break
-        outer = tunnel and head[9] == IPIP and head[12:16] == frames.addr(R_WAN)
-        if (outer or (head[9] == ICMP and frame[at + size] in _ANSWERS)) and frames.checksum(head) == 0:
-            out[at + 4:at + 6] = b"\0\0"
-            out[at + 10:at + 12] = b"\0\0"
-            if not outer and frame[at + size] == 14:  # a timestamp reply tells the time of day
-                out[at + size + 2:at + size + 4] = b"\0\0"
-                out[at + size + 12:at + size + 20] = bytes(len(out[at + size + 12:at + size + 20]))
-        if not outer:
-            break
-        at += size
-    return bytes(out)
 
 
 class Difference:
@@ -86,14 +59,20 @@ class Pair:
 
     def _sentinel(self, serial):
         """(side to send from, frame) for both sides."""
-        far = TUN_HOST if self.variant.tunnel else W_HOST
-        echo = frames.icmp(8, 0, b"\x5e\x5e" + serial.to_bytes(2, "big"), SENTINEL + serial.to_bytes(4, "big"))
-        near = frames.ipv4("192.0.2.9", far[:-1] + "9", ICMP, echo)
-        back = frames.ipv4(far[:-1] + "9", "192.0.2.9", ICMP, echo)
+        ip, far = self.variant.ip, self.variant.wan_host[:-1] + "9"
+        echo = b"\x5e\x5e" + serial.to_bytes(2, "big"), SENTINEL + serial.to_bytes(4, "big")
+        near, back = ip.echo(ip.lan + "9", far, *echo), ip.echo(far, ip.lan + "9", *echo)
         if self.variant.tunnel:
-            back = frames.ipv4(W_HOST, R_WAN, IPIP, back)
-        return (("L", frames.ethernet(MACS["ra"], MACS["la"], frames.ETH_IP, near)),
-                ("W", frames.ethernet(MACS["rb"], MACS["wa"], frames.ETH_IP, back)))
+            back = frames.ipv4(ip.w_host, ip.r_wan, IPIP, back)
+        return (("L", frames.ethernet(MACS["ra"], MACS["la"], ip.ethertype, near)),
+                ("W", frames.ethernet(MACS["rb"], MACS["wa"], ip.ethertype, back)))
+
+    def _normal(self, frames_in):
+        """Frames as they are compared: without sentinels and what the kernel draws at random."""
+        for side, frame, state in frames_in:
+            frame = None if SENTINEL in frame else self.variant.ip.normalise(frame, self.variant.tunnel)
+            if frame is not None:
+                yield side, frame, state
 
     def _collect(self, lab, got, seconds=30.0):
         """Receives until the sentinels sent last have passed through the lab."""
@@ -104,12 +83,9 @@ class Pair:
                 raise HarnessError("router %s: no sentinel at %s within %g s; ftctld %s\n%s" % (
                     lab.tag, " and ".join(sorted(open_sides)), seconds, "runs" if lab.alive() else "does not run",
                     lab.log_tail()))
-            for side, frame, state in lab.receive(0.2):
-                if SENTINEL in frame:
-                    if self_mark in frame:
-                        open_sides.discard(side)
-                else:
-                    got.append((side, normalise(frame, self.variant.tunnel), state))
+            received = lab.receive(0.2)
+            open_sides -= {side for side, frame, _ in received if self_mark in frame}
+            got += self._normal(received)
 
     def exchange(self, packets, patience=0.5):
         """Sends (side, frame) pairs through both routers. None when the same came out, else the
@@ -142,8 +118,7 @@ class Pair:
             if time.monotonic() > end:
                 return Difference(list((want - got).elements()), list((got - want).elements()))
             for lab in self.labs:  # a frame may be late; nothing is gained by calling that different
-                results[lab.tag] += [(side, normalise(frame, self.variant.tunnel), state)
-                                     for side, frame, state in lab.receive(0.05) if SENTINEL not in frame]
+                results[lab.tag] += self._normal(lab.receive(0.05))
 
     def try_recipes(self, recipes, patience=0.5):
         packets = []
@@ -199,15 +174,16 @@ class Pair:
 
     def _learn(self):
         """A router behind W says that the tunnel's packets are too large (RFC 1191)."""
-        outer = frames.ipv4(R_WAN, W_HOST, IPIP, bytes(8))
+        ip = self.variant.ip
+        outer = frames.ipv4(ip.r_wan, ip.w_host, IPIP, bytes(8))
         error = frames.icmp(3, 4, self.variant.learnt.to_bytes(4, "big"), outer)
         frame = frames.ethernet(MACS["rb"], MACS["wa"], frames.ETH_IP,
-                                frames.ipv4("198.51.100.3", R_WAN, ICMP, error))
+                                frames.ipv4("198.51.100.3", ip.r_wan, ICMP, error))
         found = self.exchange([("W", frame)])
         if found:
             raise DifferenceFound([], found)
         for lab in self.labs:
-            told = lab["R"].ip("route get " + W_HOST)
+            told = lab["R"].ip("route get " + ip.w_host)
             if "mtu %d" % self.variant.learnt not in told:
                 raise HarnessError("%s has learnt no path MTU: %s" % (lab.tag, told))
         time.sleep(1.2)  # the bound for what changes without a message of the kernel

@@ -4,14 +4,8 @@ import dataclasses
 import typing
 
 from frames import TCP, UDP
+from same_ip import V4, V6
 
-L_HOST = "192.0.2.2"
-W_HOST = "198.51.100.2"
-R_LAN = "192.0.2.1"
-R_WAN = "198.51.100.1"
-VIRTUAL = "203.0.113.10"  # what dnat rules listen on
-TUN_R, TUN_HOST = "10.9.0.1", "10.9.0.2"
-ROUTER_ADDRESSES = (R_LAN, R_WAN, TUN_R, VIRTUAL)
 MAX_ROUNDS = 400
 
 
@@ -27,6 +21,7 @@ class Tuple:
 @dataclasses.dataclass(frozen=True)
 class Conn:
     """A connection: what its initiator sends (orig) and what its responder sends (reply)."""
+    ip: type  # V4 or V6
     index: int
     proto: int
     side: str  # of the initiator: "L" or "W"
@@ -48,6 +43,7 @@ class Conn:
 @dataclasses.dataclass(frozen=True)
 class Variant:
     name: str
+    ip: type = V4
     tunnel: bool = False
     masquerade: bool = False
     dnat: bool = False
@@ -58,7 +54,7 @@ class Variant:
     # What follows makes rows for kernels that have the devices (test/vm/rows.py).
     ipip: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0 type ipip`
     links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
-    outside: str = "rb"  # R's device with the address R_WAN
+    outside: str = "rb"  # R's device towards W
     attach: tuple = ("ra", "rb")
     extra: str = ""  # more lines for ip(8) in R, at last
     nft: str = ""  # more rules in R
@@ -87,11 +83,11 @@ class Variant:
 
     @property
     def wan_host(self):
-        return TUN_HOST if self.tunnel else W_HOST
+        return self.ip.tun_host if self.tunnel else self.ip.w_host
 
     @property
     def router_outside(self):
-        return TUN_R if self.tunnel else R_WAN
+        return self.ip.tun_r if self.tunnel else self.ip.r_wan
 
     def conns(self, round_no):
         """Some connections of each protocol from L, one from W. TCP ports are new in each
@@ -104,18 +100,22 @@ class Variant:
         return result
 
     def _from_lan(self, index, proto, sport, service):
-        inner = Tuple(L_HOST, sport, self.wan_host, service)
-        dst, dport = (VIRTUAL, service + 8000) if self.dnat else (inner.dst, inner.dport)
+        inner = Tuple(self.ip.l_host, sport, self.wan_host, service)
+        dst, dport = (self.ip.virtual, service + 8000) if self.dnat else (inner.dst, inner.dport)
         back, bport = (self.router_outside, sport) if self.masquerade or self.ports else (inner.src, sport)
         if self.ports:
             bport = sport + 15000
-        return Conn(index, proto, "L", Tuple(inner.src, sport, dst, dport),
+        return Conn(self.ip, index, proto, "L", Tuple(inner.src, sport, dst, dport),
                     Tuple(inner.dst, inner.dport, back, bport))
 
     def _from_wan(self, index, proto, sport, service):
-        dst, dport = (self.router_outside, service + 8000) if self.dnat else (L_HOST, service)
-        return Conn(index, proto, "W", Tuple(self.wan_host, sport, dst, dport),
-                    Tuple(L_HOST, service, self.wan_host, sport))
+        dst, dport = (self.router_outside, service + 8000) if self.dnat else (self.ip.l_host, service)
+        return Conn(self.ip, index, proto, "W", Tuple(self.wan_host, sport, dst, dport),
+                    Tuple(self.ip.l_host, service, self.wan_host, sport))
+
+    @staticmethod
+    def _nft(address):
+        return "[%s]" % address if ":" in address else address
 
     def nft_rules(self):
         out = "tun0" if self.tunnel else self.outside
@@ -128,20 +128,20 @@ class Variant:
             for proto, name in ((TCP, "tcp"), (UDP, "udp")):
                 pairs = {"%d : %d" % (c.orig.sport, c.reply.dport) for r in range(MAX_ROUNDS)
                          for c in self.conns(r) if c.side == "L" and c.proto == proto}
-                post.append("oifname %s meta l4proto %s snat ip to %s : %s sport map { %s }"
-                            % (out, name, self.router_outside, name, ", ".join(sorted(pairs))))
+                post.append("oifname %s meta l4proto %s snat %s to %s : %s sport map { %s }"
+                            % (out, name, self.ip.nft, self._nft(self.router_outside), name, ", ".join(sorted(pairs))))
         elif self.masquerade:
             post.append("oifname %s masquerade" % out)
         if self.dnat:
             for conn in self.conns(0):
                 name = "tcp" if conn.proto == TCP else "udp"
                 to = conn.arriving("o")
-                pre.append("ip daddr %s %s dport %d dnat to %s:%d"
-                           % (conn.orig.dst, name, conn.orig.dport, to.dst, to.dport))
+                pre.append("%s daddr %s %s dport %d dnat to %s:%d"
+                           % (self.ip.nft, conn.orig.dst, name, conn.orig.dport, self._nft(to.dst), to.dport))
         if post or pre:
-            rules.append("table ip nat {\n chain pre { type nat hook prerouting priority dstnat;\n %s\n }\n"
+            rules.append("table %s nat {\n chain pre { type nat hook prerouting priority dstnat;\n %s\n }\n"
                          " chain post { type nat hook postrouting priority srcnat;\n %s\n }\n}"
-                         % ("\n ".join(pre), "\n ".join(post)))
+                         % (self.ip.nft, "\n ".join(pre), "\n ".join(post)))
         return "\n".join(rules) + "\n"
 
 
@@ -152,4 +152,8 @@ VARIANTS = {v.name: v for v in (
     Variant("both", dnat=True, ports=True),
     Variant("ipip", tunnel=True),
     Variant("ipip-nat", tunnel=True, masquerade=True, dnat=True, lan_mtu=1400),
+    Variant("none6", V6, from_lan=1),
+    Variant("masquerade6", V6, from_lan=1, masquerade=True, wan_mtu=1400, l4_checks=True),
+    Variant("dnat6", V6, from_lan=1, dnat=True, lan_mtu=1400, wan_mtu=1600),
+    Variant("both6", V6, from_lan=1, dnat=True, ports=True),
 )}

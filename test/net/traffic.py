@@ -17,6 +17,10 @@ IP_MTU_DISCOVER, IP_PMTUDISC_DONT, IP_PMTUDISC_PROBE = 10, 0, 3
 IP_RECVTTL, IP_RECVTOS = 12, 13
 
 
+def family(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def datagram(flow, seq, size=64):
     return HEAD.pack(MAGIC, flow, seq).ljust(size, b"\xa5")
 
@@ -25,10 +29,14 @@ class UdpPeer:
     """The far end: counts what arrives by (flow, number) and answers each datagram when `echo`."""
 
     def __init__(self, netns, addr, port, echo=True, device=None):
-        self.socket = netns.socket()
+        self.socket = netns.socket(family(addr))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.setsockopt(socket.SOL_IP, IP_RECVTTL, 1)
-        self.socket.setsockopt(socket.SOL_IP, IP_RECVTOS, 1)
+        if self.socket.family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+        else:
+            self.socket.setsockopt(socket.SOL_IP, IP_RECVTTL, 1)
+            self.socket.setsockopt(socket.SOL_IP, IP_RECVTOS, 1)
         with contextlib.suppress(OSError):
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         if device:
@@ -61,7 +69,12 @@ class UdpPeer:
             _magic, flow, seq = HEAD.unpack_from(data)
             values = {kind: value[0] for level, kind, value in ancillary if level == socket.SOL_IP and value}
             # A TTL comes as an int (little or big endian: one byte of it is set), a TOS as a byte.
-            ttl = next((max(value) for level, kind, value in ancillary if kind == 2), None)
+            ttl = next((max(value) for level, kind, value in ancillary if kind == 2 and level == socket.SOL_IP), None)
+            for level, kind, value in ancillary:
+                if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_HOPLIMIT:
+                    ttl = max(value)
+                elif level == socket.IPPROTO_IPV6 and kind == socket.IPV6_TCLASS:
+                    values[1] = max(value)
             self.got[flow, seq] += 1
             self.sources[source] += 1
             self.headers[flow, ttl, values.get(1)] += 1
@@ -101,7 +114,7 @@ class UdpFlow:
 
     def __init__(self, netns, source, target, flow=1, tos=None, ttl=None):
         self.flow = flow
-        self.socket = netns.socket()
+        self.socket = netns.socket(family(target[0]))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(source)
         self.socket.connect(target)
@@ -199,7 +212,7 @@ class TcpServer:
     """Accepts for ever; handler(connection, address) runs in a thread each."""
 
     def __init__(self, netns, addr, port, handler, transparent=False, backlog=512):
-        self.socket = netns.socket(kind=socket.SOCK_STREAM)
+        self.socket = netns.socket(family(addr), socket.SOCK_STREAM)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if transparent:
             self.socket.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
@@ -263,7 +276,7 @@ def serve_store(store):
 
 
 def connect(netns, target, source=None, timeout=10):
-    made = netns.socket(kind=socket.SOCK_STREAM)
+    made = netns.socket(family(target[0]), socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.settimeout(timeout)
     if source:
@@ -382,7 +395,8 @@ def fast_udp(lab, client="L", server="W", target=None, source_port=40000, flow=1
     """A UDP flow L -> W:9 that is live in both directions, still sending; returns (flow, peer)."""
     target = target or ("198.51.100.2", 9)
     peer = UdpPeer(lab[server], bind or target[0], target[1], echo)
-    made = UdpFlow(lab[client], ("0.0.0.0", source_port), target, flow).start(pps)
+    wild = "::" if family(target[0]) == socket.AF_INET6 else "0.0.0.0"
+    made = UdpFlow(lab[client], (wild, source_port), target, flow).start(pps)
     lab.wait_live(deadline, proto="udp", sport=source_port, dport=target[1])
     return made, peer
 

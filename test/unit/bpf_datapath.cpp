@@ -161,7 +161,8 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
         if (!datapath)
             return false;
         FlowEntry entry;
-        entry.key.in.src = 7;
+        entry.key.family = 4;
+        entry.key.src.w[0] = 7;
         (*datapath)->config().gen = 1234;
         return (*datapath)->attach(va, "va", FTCTL_HOOK_XDP) &&
                (*datapath)->attach(vb, "vb", FTCTL_HOOK_TC) && (*datapath)->flow_insert(entry);
@@ -178,8 +179,9 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     CHECK(datapath->max_flows() == 1024);
     CHECK(datapath->config().gen == 1234);
     FlowEntry entry;
-    entry.key.in.src = 7;
-    const auto flow = datapath->flow_lookup(entry.key, false);
+    entry.key.family = 4;
+    entry.key.src.w[0] = 7;
+    const auto flow = datapath->flow_lookup(entry.key);
     REQUIRE(flow);
     CHECK(*flow);
     const auto all = datapath->attachments();

@@ -16,19 +16,33 @@ using namespace ftctl::test;
 
 namespace {
 
-FlowEntry entry(std::uint32_t number, bool tunneled)
+constexpr ftctl_shape kShapes[] = {FTCTL_SHAPE_4, FTCTL_SHAPE_4T, FTCTL_SHAPE_6, FTCTL_SHAPE_X};
+
+FlowEntry entry(std::uint32_t number, ftctl_shape shape = FTCTL_SHAPE_4)
 {
     FlowEntry e;
-    e.key.in.src = htonl(0x0a000000U + number);
-    e.key.in.dst = htonl(0xc6336401U);
-    e.key.in.sport = htons(4000);
-    e.key.in.dport = htons(80);
-    e.key.in.iif_proto = ftctl_iif_proto(3, IPPROTO_TCP);
-    if (tunneled) {
-        e.key.outer_src = htonl(0xcb007101U);
-        e.key.outer_dst = htonl(0xcb007102U);
+    const bool v6 = shape == FTCTL_SHAPE_6 || shape == FTCTL_SHAPE_X;
+    e.key.family = v6 ? 6 : 4;
+    e.key.src.w[0] = htonl(0x0a000000U + number);
+    e.key.dst.w[0] = htonl(0xc6336401U);
+    e.key.sport = htons(4000);
+    e.key.dport = htons(80);
+    e.key.iif_proto = ftctl_iif_proto(3, IPPROTO_TCP);
+    if (v6) {
+        e.key.src.w[3] = number;
+        e.new_src.w[2] = number;
+        e.new_dst.w[1] = number;
     }
-    e.tunneled = tunneled;
+    if (shape == FTCTL_SHAPE_4T) {
+        e.key.tunnel = FTCTL_TUNNEL_IPV4;
+        e.key.outer_src.w[0] = htonl(0xcb007101U);
+        e.key.outer_dst.w[0] = htonl(0xcb007102U);
+    } else if (shape == FTCTL_SHAPE_X) {
+        e.key.tunnel = FTCTL_TUNNEL_IPV6;
+        e.key.outer_src.w[3] = 1;
+        e.key.outer_dst.w[3] = 2;
+        e.key.vlan[0] = {htons(0x8100), htons(10)};
+    }
     e.flow.id = number;
     e.flow.path = 5;
     return e;
@@ -51,8 +65,9 @@ TEST_CASE("a flow is inserted, found, changed in place and removed", "[live][bpf
     CHECK(datapath->max_flows() == 64);
     CHECK(datapath->config().abi == FTCTL_ABI);
     CHECK(datapath->config().instance != 0);
-    for (const bool tunneled : {false, true}) {
-        const FlowEntry e = entry(1, tunneled);
+    for (const ftctl_shape shape : kShapes) {
+        const FlowEntry e = entry(1, shape);
+        CHECK(ftctl_shape_of(&e.key) == shape);
         REQUIRE(datapath->flow_insert(e));
         const auto again = datapath->flow_insert(e);
         REQUIRE_FALSE(again);
@@ -60,28 +75,29 @@ TEST_CASE("a flow is inserted, found, changed in place and removed", "[live][bpf
 
         ftctl_flow_edit edit{};
         edit.key = e.key;
-        edit.tunneled = tunneled;
         edit.what = FTCTL_EDIT_STATE | FTCTL_EDIT_PATH | FTCTL_EDIT_TRICKLE;
         edit.state = FTCTL_FLOW_CLOSING;
         edit.path = 9;
         edit.trickle_s = 10;
         REQUIRE(datapath->flow_edit(edit));
-        auto found = datapath->flow_lookup(e.key, tunneled);
+        auto found = datapath->flow_lookup(e.key);
         REQUIRE(found);
         REQUIRE(*found);
-        CHECK((*found)->state == FTCTL_FLOW_CLOSING);
-        CHECK((*found)->path == 9);
-        CHECK((*found)->trickle_s == 10);
-        CHECK((*found)->id == 1); // FTCTL_EDIT_ID was not set
+        CHECK((*found)->flow.state == FTCTL_FLOW_CLOSING);
+        CHECK((*found)->flow.path == 9);
+        CHECK((*found)->flow.trickle_s == 10);
+        CHECK((*found)->flow.id == 1); // FTCTL_EDIT_ID was not set
+        CHECK(std::memcmp(&(*found)->new_src, &e.new_src, sizeof(e.new_src)) == 0);
+        CHECK(std::memcmp(&(*found)->new_dst, &e.new_dst, sizeof(e.new_dst)) == 0);
 
-        auto removed = datapath->flow_delete(e.key, tunneled);
+        auto removed = datapath->flow_delete(e.key);
         REQUIRE(removed);
         REQUIRE(*removed);
-        CHECK((*removed)->path == 9);
-        removed = datapath->flow_delete(e.key, tunneled);
+        CHECK((*removed)->flow.path == 9);
+        removed = datapath->flow_delete(e.key);
         REQUIRE(removed);
         CHECK_FALSE(*removed);
-        found = datapath->flow_lookup(e.key, tunneled);
+        found = datapath->flow_lookup(e.key);
         REQUIRE(found);
         CHECK_FALSE(*found);
         const auto edited = datapath->flow_edit(edit);
@@ -96,7 +112,7 @@ TEST_CASE("a full map says so", "[live][bpf]")
     const auto datapath = private_maps(4);
     std::uint32_t inserted = 0;
     Status status;
-    while (inserted < 1000 && (status = datapath->flow_insert(entry(inserted, false))))
+    while (inserted < 1000 && (status = datapath->flow_insert(entry(inserted))))
         ++inserted;
     REQUIRE_FALSE(status);
     CHECK(status.error().err == E2BIG);
@@ -113,26 +129,25 @@ TEST_CASE("the walk sees every flow once, while others come and go", "[live][bpf
     constexpr std::uint32_t kStay = 5000;
     const auto datapath = private_maps(20000);
     for (std::uint32_t i = 0; i < kStay; ++i) {
-        REQUIRE(datapath->flow_insert(entry(i, false)));
+        REQUIRE(datapath->flow_insert(entry(i)));
         if (i % 5 == 0)
-            REQUIRE(datapath->flow_insert(entry(i, true)));
+            for (const ftctl_shape shape : {FTCTL_SHAPE_4T, FTCTL_SHAPE_6, FTCTL_SHAPE_X})
+                REQUIRE(datapath->flow_insert(entry(i, shape)));
     }
-    std::map<std::pair<std::uint32_t, bool>, int> seen;
+    std::map<std::pair<std::uint32_t, ftctl_shape>, int> seen;
     std::uint32_t calls = 0;
     const auto status = datapath->flow_each([&](const FlowEntry &e) {
         if (e.flow.id < kStay)
-            ++seen[{e.flow.id, e.tunneled}];
-        const bool outer = e.key.outer_src != 0;
-        CHECK(outer == e.tunneled);
+            ++seen[{e.flow.id, ftctl_shape_of(&e.key)}];
         // churn of flows that are not counted
-        const FlowEntry extra = entry(100000 + calls, false);
+        const FlowEntry extra = entry(100000 + calls);
         CHECK(datapath->flow_insert(extra));
         if (calls % 2 == 0)
-            CHECK(datapath->flow_delete(extra.key, false));
+            CHECK(datapath->flow_delete(extra.key));
         return ++calls < 100000;
     });
     REQUIRE(status);
-    CHECK(seen.size() == kStay + kStay / 5);
+    CHECK(seen.size() == kStay + 3 * (kStay / 5));
     for (const auto &[id, times] : seen)
         CHECK(times == 1);
 
@@ -146,9 +161,9 @@ TEST_CASE("the walk may remove what it sees", "[live][bpf]")
     const ScratchNamespace netns;
     const auto datapath = private_maps(5000);
     for (std::uint32_t i = 0; i < 3000; ++i)
-        REQUIRE(datapath->flow_insert(entry(i, false)));
+        REQUIRE(datapath->flow_insert(entry(i)));
     REQUIRE(datapath->flow_each([&](const FlowEntry &e) {
-        CHECK(datapath->flow_delete(e.key, e.tunneled));
+        CHECK(datapath->flow_delete(e.key));
         return true;
     }));
     std::uint32_t left = 0;
@@ -168,15 +183,15 @@ TEST_CASE("the walk by keys, for kernels without batches", "[live][bpf]")
         seen.insert(e.flow.id);
         return true;
     };
-    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, see));
+    REQUIRE(bpf::walk_flows_by_key(fd, FTCTL_SHAPE_4, 6000, see));
     CHECK(seen.empty());
     for (std::uint32_t i = 0; i < 2000; ++i)
-        REQUIRE(datapath.flow_insert(entry(i, false)));
-    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, see));
+        REQUIRE(datapath.flow_insert(entry(i)));
+    REQUIRE(bpf::walk_flows_by_key(fd, FTCTL_SHAPE_4, 6000, see));
     CHECK(seen.size() == 2000);
     // It ends although each step removes the key it stands on.
-    REQUIRE(bpf::walk_flows_by_key(fd, false, 6000, [&](const FlowEntry &e) {
-        static_cast<void>(datapath.flow_delete(e.key, false));
+    REQUIRE(bpf::walk_flows_by_key(fd, FTCTL_SHAPE_4, 6000, [&](const FlowEntry &e) {
+        static_cast<void>(datapath.flow_delete(e.key));
         return true;
     }));
 }

@@ -112,6 +112,11 @@ TEST_CASE("tunnel add words", "[cli]")
     CHECK((*t)["name"] == "tun0");
     CHECK((*t)["ttl"] == 64);
     CHECK((*t)["tos"] == "inherit");
+    const auto six = parse_tunnel_add({"ds0", "mode", "4in6", "local", "2001:db8::1", "remote", "2001:db8::2",
+                                       "encaplimit", "none", "flowlabel", "0x12345"});
+    REQUIRE(six);
+    CHECK((*six)["encaplimit"] == "none");
+    CHECK((*six)["flowlabel"] == "0x12345");
     CHECK(why(parse_tunnel_add({})) == "no name");
     CHECK(why(parse_tunnel_add({"tun0"})).find("mode") != std::string::npos);
     CHECK(why(parse_tunnel_add({"tun0", "mode", "ipip", "local", "203.0.113.1"})).find("remote") !=

@@ -131,6 +131,47 @@ TEST_CASE("configuration errors name the line and the word", "[config]")
     expect("\"eth0\"", "F:1", "no object");
 }
 
+TEST_CASE("tunnel words and their defaults by mode", "[config]")
+{
+    using nlohmann::json;
+    const auto six = [](const json &more) {
+        json words{{"name", "t"}, {"mode", "4in6"}, {"local", "2001:db8::1"}, {"remote", "2001:db8::2"}};
+        words.update(more);
+        return parse_tunnel(words);
+    };
+    const TunnelConfig plain = six(json::object()).value().config;
+    CHECK(plain.mode == TunnelConfig::Mode::ip4in6);
+    CHECK(plain.ttl == 64);
+    CHECK(plain.tos == 0);
+    CHECK(plain.encap_limit == 4);
+    CHECK(plain.flow_label == 0);
+    CHECK_FALSE(plain.flow_label_inherit);
+    CHECK(six({{"ttl", "inherit"}})->config.ttl == 0);
+    CHECK_FALSE(six({{"encaplimit", "none"}})->config.encap_limit);
+    CHECK(six({{"encaplimit", 0}})->config.encap_limit == 0);
+    CHECK(six({{"flowlabel", 77}})->config.flow_label == 77);
+    CHECK(six({{"flowlabel", "0xFfffF"}})->config.flow_label == 0xfffff);
+    CHECK(six({{"flowlabel", "inherit"}})->config.flow_label_inherit);
+    CHECK(six({{"tos", "inherit"}})->config.tos == 1);
+    CHECK_FALSE(six({{"flowlabel", "0x100000"}}));
+    CHECK_FALSE(six({{"flowlabel", 0x100000}}));
+    CHECK_FALSE(six({{"flowlabel", "x"}}));
+    CHECK_FALSE(six({{"encaplimit", 256}}));
+    CHECK_FALSE(six({{"encaplimit", "no"}}));
+    CHECK_FALSE(six({{"remote", "192.0.2.1"}}));
+
+    json words{{"name", "t"}, {"mode", "6in4"}, {"local", "192.0.2.1"}, {"remote", "192.0.2.2"}};
+    const TunnelConfig four = parse_tunnel(words).value().config;
+    CHECK(four.ttl == 0);
+    CHECK(four.pmtudisc);
+    CHECK_FALSE(four.encap_limit);
+    words["encaplimit"] = 4;
+    CHECK_THAT(parse_tunnel(words).error().why, Catch::Contains("IPv6 outside only"));
+    words.erase("encaplimit");
+    words["flowlabel"] = 4;
+    CHECK_THAT(parse_tunnel(words).error().why, Catch::Contains("IPv6 outside only"));
+}
+
 TEST_CASE("configuration syntax errors name the line", "[config]")
 {
     expect("{\n \"track\": true,\n}", "F:3", "not valid JSON");

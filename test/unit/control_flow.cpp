@@ -30,7 +30,12 @@ struct Sample {
 
     Sample()
     {
-        orig.key.in = {v4("192.0.2.2"), v4("198.51.100.2"), htons(40000), htons(80), ftctl_iif_proto(3, 6)};
+        orig.key.family = 4;
+        orig.key.src.w[0] = v4("192.0.2.2");
+        orig.key.dst.w[0] = v4("198.51.100.2");
+        orig.key.sport = htons(40000);
+        orig.key.dport = htons(80);
+        orig.key.iif_proto = ftctl_iif_proto(3, 6);
         orig.flow.gen = 7;
         orig.flow.state = FTCTL_FLOW_LIVE;
         orig.flow.path = 1;
@@ -43,11 +48,14 @@ struct Sample {
         orig.flow.bytes = 128000;
         orig.flow.last_seen = static_cast<std::uint32_t>((kNow - FTCTL_NSEC_PER_SEC / 2) >> FTCTL_TICK_SHIFT);
         reply = orig;
-        reply.key.in = {v4("198.51.100.2"), v4("198.51.100.1"), htons(80), htons(40000),
-                        ftctl_iif_proto(4, 6)};
-        reply.key.outer_src = v4("203.0.113.2");
-        reply.key.outer_dst = v4("203.0.113.1");
-        reply.tunneled = true;
+        reply.key.src.w[0] = v4("198.51.100.2");
+        reply.key.dst.w[0] = v4("198.51.100.1");
+        reply.key.sport = htons(80);
+        reply.key.dport = htons(40000);
+        reply.key.iif_proto = ftctl_iif_proto(4, 6);
+        reply.key.tunnel = FTCTL_TUNNEL_IPV4;
+        reply.key.outer_src.w[0] = v4("203.0.113.2");
+        reply.key.outer_dst.w[0] = v4("203.0.113.1");
         reply.flow.path = 2;
         reply.flow.flags = FTCTL_F_REPLY;
         reply.flow.state = FTCTL_FLOW_PENDING;
@@ -60,11 +68,13 @@ struct Sample {
         reply.flow.last_seen = 0;
         out.oif = 4;
         out.mtu = 1480;
-        out.flags = FTCTL_P_VALID | FTCTL_P_IPIP;
-        out.tun_src = v4("203.0.113.1");
-        out.tun_dst = v4("203.0.113.2");
-        out.dmac[0] = 2;
-        out.dmac[5] = 2;
+        out.flags = FTCTL_P_VALID;
+        out.family = back.family = 4;
+        out.tunnel = FTCTL_TUNNEL_IPV4;
+        const std::uint32_t ends[] = {v4("203.0.113.1"), v4("203.0.113.2")};
+        std::memcpy(out.outer + 12, ends, sizeof(ends));
+        out.l2[0] = 2;
+        out.l2[5] = 2;
         back.oif = 3;
         back.mtu = 1500;
         context.gen = 7;

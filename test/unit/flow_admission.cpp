@@ -22,6 +22,8 @@ TEST_CASE("settled TCP and UDP connections are admitted", "[flow][admission]")
 {
     CHECK(reason(entry(IPPROTO_TCP)) == 0);
     CHECK(reason(entry(IPPROTO_UDP)) == 0);
+    CHECK(reason(entry6(IPPROTO_TCP)) == 0);
+    CHECK(reason(entry6(IPPROTO_UDP)) == 0);
 }
 
 TEST_CASE("each obstacle in an entry has its reason", "[flow][admission]")
@@ -107,10 +109,30 @@ TEST_CASE("each obstacle in an entry has its reason", "[flow][admission]")
         e.orig.proto = IPPROTO_ICMP;
         CHECK(reason(e) == FTCTL_R_NOT_TCP_UDP);
     }
-    SECTION("IPv6")
+    SECTION("ICMPv6")
+    {
+        e = entry6(IPPROTO_ICMPV6);
+        CHECK(reason(e) == FTCTL_R_NOT_TCP_UDP);
+    }
+    SECTION("two families in one entry")
     {
         e.orig.src = ip("2001:db8::1");
         CHECK(reason(e) == FTCTL_R_FAMILY);
+        e = entry6();
+        e.reply.src = ip("192.0.2.1");
+        CHECK(reason(e) == FTCTL_R_FAMILY);
+    }
+    SECTION("no family")
+    {
+        e.orig.src = {};
+        CHECK(reason(e) == FTCTL_R_FAMILY);
+    }
+    SECTION("link-local, named")
+    {
+        e = entry6();
+        e.orig.src = ip("fe80::2");
+        REQUIRE(refuse_entry(e, {}));
+        CHECK(*refuse_entry(e, {}) == Refusal{FTCTL_R_ADDRESS, "fe80::2"});
     }
     SECTION("multicast")
     {
@@ -148,4 +170,37 @@ TEST_CASE("addresses that ip_forward takes", "[flow][admission]")
         CHECK(forwardable(ip(good)));
     for (const char *bad : {"0.0.0.0", "0.1.2.3", "127.0.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"})
         CHECK_FALSE(forwardable(ip(bad)));
+}
+
+TEST_CASE("addresses that ip6_forward takes", "[flow][admission]")
+{
+    for (const char *good : {"2001:db8::1", "fc00::1", "fec0::1", "64:ff9b::c000:201", "::2", "::1:0:0:1",
+                             "::ffff:0:192.0.2.1", "::192.0.2.1"})
+        CHECK(forwardable(ip(good)));
+    for (const char *bad : {"::", "::1", "ff02::1", "ff0e::1", "fe80::1", "febf::1", "::ffff:192.0.2.1"})
+        CHECK_FALSE(forwardable(ip(bad)));
+    CHECK_FALSE(forwardable(IpAddr{}));
+}
+
+TEST_CASE("GRE of version 0 without NAT is admitted", "[flow][admission]")
+{
+    CtEntry e = entry(IPPROTO_GRE);
+    e.orig.sport = e.orig.dport = 0;
+    e.reply = e.orig.reversed();
+    CHECK_FALSE(refuse_entry(e, {}));
+    SECTION("NAT")
+    {
+        e.reply.dst = ip("203.0.113.9");
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_TCP_UDP, "gre with NAT"});
+    }
+    SECTION("version 1 has call IDs")
+    {
+        e.orig.dport = 17;
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_TCP_UDP, "gre version 1"});
+    }
+    SECTION("one-way")
+    {
+        e.status &= ~static_cast<std::uint32_t>(IPS_ASSURED);
+        CHECK(refuse_entry(e, {}) == Refusal{FTCTL_R_NOT_ASSURED, {}});
+    }
 }

@@ -37,6 +37,8 @@ class FakeFib : public Fib {
         add_link(3, "wan");
         add_route("192.0.2.0/24", 2);
         add_route("198.51.100.0/24", 3);
+        add_route("2001:db8:1::/64", 2);
+        add_route("2001:db8:2::/64", 3);
     }
 
     Link &add_link(std::uint32_t index, const std::string &name)
@@ -55,8 +57,9 @@ class FakeFib : public Fib {
         RouteAnswer answer;
         answer.type = RTN_UNICAST;
         answer.oif = oif;
-        answer.prefsrc = ip("203.0.113.1");
-        routes.insert(routes.begin(), {*Prefix::parse(dst), answer, iif});
+        const Prefix prefix = *Prefix::parse(dst);
+        answer.prefsrc = ip(prefix.addr.family == AF_INET ? "203.0.113.1" : "2001:db8:f::1");
+        routes.insert(routes.begin(), {prefix, answer, iif});
         return routes.front().answer;
     }
 
@@ -77,7 +80,20 @@ class FakeFib : public Fib {
     bool sends_redirects(std::uint32_t) override { return redirects; }
     bool known_local(const IpAddr &addr) override { return local.count(addr) > 0; }
 
+    std::uint32_t ipv6_mtu(std::uint32_t ifindex) override
+    {
+        const auto it = ipv6_mtus.find(ifindex);
+        return it == ipv6_mtus.end() ? 0 : it->second;
+    }
+    int auto_flow_labels() override { return flow_labels; }
+    [[nodiscard]] bool policy_routed(std::uint8_t family) const override { return policy.count(family) > 0; }
+    [[nodiscard]] bool flow_label_routed() const override { return label_routes; }
+
     std::map<std::uint32_t, Link> links;
+    std::map<std::uint32_t, std::uint32_t> ipv6_mtus;
+    std::set<std::uint8_t> policy; ///< families
+    int flow_labels = 0;
+    bool label_routes = false;
     std::vector<Route> routes; ///< the first that fits
     std::set<std::uint32_t> attached_to;
     std::set<IpAddr> local;
@@ -95,6 +111,16 @@ inline CtEntry entry(std::uint8_t proto = IPPROTO_TCP)
     e.status = IPS_CONFIRMED | IPS_SEEN_REPLY | IPS_ASSURED | IPS_SRC_NAT;
     if (proto == IPPROTO_TCP)
         e.tcp_state = TCP_CONNTRACK_ESTABLISHED;
+    return e;
+}
+
+/// [2001:db8:1::2]:40000 -> [2001:db8:2::2]:80, without NAT; fit for flows.
+inline CtEntry entry6(std::uint8_t proto = IPPROTO_TCP)
+{
+    CtEntry e = entry(proto);
+    e.orig = {ip("2001:db8:1::2"), ip("2001:db8:2::2"), 40000, 80, proto};
+    e.reply = e.orig.reversed();
+    e.status &= ~static_cast<std::uint32_t>(IPS_SRC_NAT);
     return e;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include <catch2/catch.hpp>
 
+#include <linux/if_ether.h>
+
 #include "flow/path_table.h"
 #include "flow/ways.h"
 #include "flow_fakes.h"
@@ -211,7 +213,7 @@ TEST_CASE("paths are shared, counted and handed out again late", "[flow][paths]"
     PathTable table(4); // indexes 1 to 3
     Way a, b;
     a.oif = 1;
-    b.oif = 2;
+    b.oif = b.neigh_dev = 2;
     b.next_hop = ip("192.0.2.9");
     const auto first = table.acquire(a);
     CHECK(table.acquire(a) == first);
@@ -231,4 +233,76 @@ TEST_CASE("paths are shared, counted and handed out again late", "[flow][paths]"
     CHECK(table.acquire(a) == first);
     a.oif = 5;
     CHECK_FALSE(table.acquire(a));
+}
+
+TEST_CASE("ways through VLAN devices end at the attached one below", "[flow][ways]")
+{
+    FakeFib fib;
+    const auto add_vlan = [&](std::uint32_t index, std::uint32_t lower, VlanTag tag) -> Link & {
+        Link &link = fib.add_link(index, "vlan" + std::to_string(index));
+        fib.attached_to.erase(index);
+        link.lower = lower;
+        link.vlan = VlanConfig{tag, false, false};
+        return link;
+    };
+    Link &outer = add_vlan(20, 3, {ETH_P_8021AD, 100});
+    Link &inner = add_vlan(21, 20, {ETH_P_8021Q, 10});
+    fib.add_route("198.51.100.0/24", 21);
+    const auto refused = [&](const char *why) {
+        const auto ways = resolve_ways(entry(), fib);
+        REQUIRE_FALSE(ways);
+        CHECK(ways.error() == Refusal{FTCTL_R_PATH, why});
+    };
+
+    const auto ways = resolve_ways(entry(), fib);
+    REQUIRE(ways);
+    CHECK(ways->orig.oif == 3);
+    CHECK(ways->orig.l3_oif == 21);
+    CHECK(ways->orig.neigh_dev == 21);
+    CHECK(ways->orig.tags == std::vector<VlanTag>{{ETH_P_8021AD, 100}, {ETH_P_8021Q, 10}});
+    CHECK(ways->reply.tags.empty());
+    SECTION("an attached VLAN device is where the way ends")
+    {
+        fib.attached_to.insert(21);
+        const auto there = resolve_ways(entry(), fib);
+        REQUIRE(there);
+        CHECK(there->orig.oif == 21);
+        CHECK(there->orig.tags.empty());
+    }
+    SECTION("nothing below is attached")
+    {
+        fib.attached_to.erase(3);
+        CHECK(resolve_ways(entry(), fib).error() == Refusal{FTCTL_R_DEVICE, "wan"});
+    }
+    SECTION("three tags")
+    {
+        add_vlan(22, 21, {ETH_P_8021Q, 5});
+        fib.add_route("198.51.100.0/24", 22);
+        refused("vlan20");
+    }
+    SECTION("a device in between is down")
+    {
+        outer.flags = 0;
+        refused("vlan20");
+    }
+    SECTION("priorities")
+    {
+        inner.vlan->egress_priorities = true;
+        refused("vlan21: egress-qos-map");
+    }
+    SECTION("a tag that stays")
+    {
+        inner.vlan->keeps_tag = true;
+        refused("vlan21: reorder_hdr off");
+    }
+    SECTION("a MAC address of its own")
+    {
+        outer.mac = *Mac::parse("02:00:00:00:00:99");
+        refused("vlan21: its MAC address is not that of vlan20");
+    }
+    SECTION("the device below is in another namespace")
+    {
+        outer.lower = 0;
+        refused("vlan20");
+    }
 }

@@ -5,8 +5,10 @@
 
 #include <linux/fib_rules.h>
 #include <linux/if.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
+#include <linux/if_vlan.h>
 #include <linux/ip6_tunnel.h>
 #include <linux/neighbour.h>
 #include <linux/nexthop.h>
@@ -213,10 +215,78 @@ TEST_CASE("netlink: tunnel kinds and what is refused of them", "[netlink]")
     });
     CHECK(six->local == ip("2001:db8::1"));
     CHECK(six->tos == 0xb8);
+    CHECK(six->flow_label == 0x12345);
+    CHECK_FALSE(six->flow_label_inherit);
     CHECK(tunnel("ip6tnl", [](Builder &b) { b.u32(IFLA_IPTUN_FLAGS, IP6_TNL_F_USE_ORIG_TCLASS); })->tos == 1);
+    // the lowest bit of a fixed class is ECN's and must not read as "inherit"
+    CHECK(tunnel("ip6tnl", [](Builder &b) { b.be32(IFLA_IPTUN_FLOWINFO, 0x00500000); })->tos == 4);
+    CHECK(tunnel("sit", [](Builder &b) { b.u8(IFLA_IPTUN_TOS, 5); })->tos == 4);
+    CHECK(tunnel("sit", [](Builder &b) { b.u8(IFLA_IPTUN_TOS, 1); })->tos == 1);
     for (const Mode m : {Mode::ipip, Mode::ip6ip6, Mode::ip4in6, Mode::ip6in4})
         CHECK(parse_mode(mode_name(m)) == m);
     CHECK_FALSE(parse_mode("gre"));
+}
+
+TEST_CASE("netlink: the settings of ip6tnl and sit devices", "[netlink]")
+{
+    using Mode = TunnelConfig::Mode;
+    const auto flags = [](std::uint32_t f) {
+        return *tunnel("ip6tnl", [f](Builder &b) {
+            b.u32(IFLA_IPTUN_FLAGS, f).u8(IFLA_IPTUN_ENCAP_LIMIT, 4).be32(IFLA_IPTUN_FLOWINFO, 0x12345);
+            b.u8(IFLA_IPTUN_TTL, 64);
+        });
+    };
+    CHECK(flags(0).encap_limit == 4);
+    CHECK(flags(0).ttl == 64);
+    CHECK(flags(0).any == false); // protocol absent: IPv6 only
+    CHECK_FALSE(flags(IP6_TNL_F_IGN_ENCAP_LIMIT).encap_limit);
+    CHECK(flags(IP6_TNL_F_USE_ORIG_FLOWLABEL).flow_label_inherit);
+    CHECK(flags(IP6_TNL_F_USE_ORIG_FLOWLABEL).flow_label == 0);
+    CHECK(flags(IP6_TNL_F_RCV_DSCP_COPY).dscp_copy);
+    CHECK(flags(IP6_TNL_F_USE_ORIG_FWMARK).fwmark_inherit);
+    CHECK(flags(IP6_TNL_F_MIP6_DEV).mip6);
+    const TunnelConfig plain = flags(IP6_TNL_F_IGN_ENCAP_LIMIT | IP6_TNL_F_ALLOW_LOCAL_REMOTE);
+    CHECK_FALSE((plain.flow_label_inherit || plain.dscp_copy || plain.fwmark_inherit || plain.mip6));
+
+    CHECK(tunnel("sit", [](Builder &b) { b.u16(IFLA_IPTUN_FLAGS, SIT_ISATAP); })->isatap);
+    // Each sit device has a 6rd prefix (2002::/16 when none is set); with a remote it decides nothing.
+    const auto sit = tunnel("sit", [](Builder &b) {
+        b.addr(IFLA_IPTUN_6RD_PREFIX, "2002::").u16(IFLA_IPTUN_6RD_PREFIXLEN, 16).u16(IFLA_IPTUN_FLAGS, 0);
+        b.addr(IFLA_IPTUN_REMOTE, "203.0.113.2").u8(IFLA_IPTUN_PMTUDISC, 1);
+    });
+    CHECK_FALSE(sit->isatap);
+    CHECK(sit->remote == ip("203.0.113.2"));
+    CHECK(sit->mode == Mode::ip6in4);
+}
+
+TEST_CASE("netlink: the packet inside decides the mode of an any tunnel", "[netlink]")
+{
+    using Mode = TunnelConfig::Mode;
+    const auto any = [](const char *kind) {
+        return *tunnel(kind, [](Builder &b) { b.u8(IFLA_IPTUN_PROTO, 0); });
+    };
+    CHECK(any("ip6tnl").any);
+    CHECK(for_payload(any("ip6tnl"), AF_INET)->mode == Mode::ip4in6);
+    CHECK(for_payload(any("ip6tnl"), AF_INET6)->mode == Mode::ip6ip6);
+    CHECK_FALSE(for_payload(any("ip6tnl"), AF_INET6)->any);
+    CHECK(for_payload(any("sit"), AF_INET)->mode == Mode::ipip);
+    CHECK(for_payload(any("sit"), AF_INET6)->mode == Mode::ip6in4);
+    CHECK_FALSE(any("ipip").any); // its other payload is MPLS
+    CHECK_FALSE(for_payload(any("ipip"), AF_INET6));
+
+    TunnelConfig one;
+    one.mode = Mode::ip4in6;
+    CHECK(for_payload(one, AF_INET) == one);
+    CHECK_FALSE(for_payload(one, AF_INET6));
+    CHECK(outer_bytes(one) == 40);
+    one.encap_limit = 0; // a limit of 0 is sent as well
+    CHECK(outer_bytes(one) == 48);
+    one.mode = Mode::ip6in4;
+    CHECK(outer_bytes(one) == 20);
+    for (const Mode m : {Mode::ipip, Mode::ip6ip6, Mode::ip4in6, Mode::ip6in4}) {
+        CHECK(outer_family(m) == (m == Mode::ipip || m == Mode::ip6in4 ? AF_INET : AF_INET6));
+        CHECK(inner_family(m) == (m == Mode::ipip || m == Mode::ip4in6 ? AF_INET : AF_INET6));
+    }
 }
 
 TEST_CASE("netlink: links of other families and namespaces", "[netlink]")
@@ -317,4 +387,44 @@ TEST_CASE("netlink: what rules match on", "[netlink]")
     CHECK(s.other);
     s = rule([](Builder &b, fib_rule_hdr &) { b.u32(26, 1); }); // FRA_FLOWLABEL
     CHECK(s.other);
+}
+
+TEST_CASE("VLAN devices", "[netlink]")
+{
+    const auto vlan = [](const std::function<void(Builder &)> &data) {
+        Builder b(RTM_NEWLINK, 0);
+        b.head<ifinfomsg>().ifi_index = 7;
+        b.text(IFLA_IFNAME, "eth0.10").u32(IFLA_LINK, 3);
+        b.nest(IFLA_LINKINFO, [&] {
+            b.text(IFLA_INFO_KIND, "vlan");
+            b.nest(IFLA_INFO_DATA, [&] { data(b); });
+        });
+        const auto link = parse_exact(b.bytes(), nl::parse_link);
+        REQUIRE(link);
+        REQUIRE(link->vlan);
+        CHECK(link->lower == 3);
+        return *link->vlan;
+    };
+    const auto flags = [](Builder &b, std::uint32_t value) {
+        const ifla_vlan_flags f{value, ~0U};
+        b.put(IFLA_VLAN_FLAGS, &f, sizeof(f));
+    };
+    auto v = vlan([&](Builder &b) {
+        b.be16(IFLA_VLAN_PROTOCOL, ETH_P_8021AD).u16(IFLA_VLAN_ID, 4094);
+        flags(b, VLAN_FLAG_REORDER_HDR);
+    });
+    CHECK(v.tag == VlanTag{ETH_P_8021AD, 4094});
+    CHECK_FALSE(v.keeps_tag);
+    CHECK_FALSE(v.egress_priorities);
+    v = vlan([&](Builder &b) {
+        b.u16(IFLA_VLAN_ID, 10);
+        flags(b, 0);
+        b.nest(IFLA_VLAN_EGRESS_QOS, [&] {
+            const ifla_vlan_qos_mapping map{0, 3};
+            b.put(IFLA_VLAN_QOS_MAPPING, &map, sizeof(map));
+        });
+    });
+    CHECK(v.tag == VlanTag{ETH_P_8021Q, 10});
+    CHECK(v.keeps_tag);
+    CHECK(v.egress_priorities);
 }

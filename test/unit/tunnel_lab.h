@@ -59,7 +59,7 @@ struct Frame {
     Bytes packet; ///< from the IP header on
 };
 
-/// The far end of a veth: IPv4 packets in and out, with what the kernel left to do about them.
+/// The far end of a veth: IP packets in and out, with what the kernel left to do about them.
 class Wire {
   public:
     Wire(const std::string &near, const std::string &far) : near_mac_(mac(near)), far_mac_(mac(far))
@@ -71,7 +71,7 @@ class Wire {
         REQUIRE(::setsockopt(fd_.get(), SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) == 0);
         sockaddr_ll sa{};
         sa.sll_family = AF_PACKET;
-        sa.sll_protocol = htons(ETH_P_IP);
+        sa.sll_protocol = htons(ETH_P_ALL);
         sa.sll_ifindex = static_cast<int>(if_nametoindex(far.c_str()));
         REQUIRE(::bind(fd_.get(), reinterpret_cast<sockaddr *>(&sa), sizeof sa) == 0);
     }
@@ -81,7 +81,9 @@ class Wire {
         std::array<std::uint8_t, ETH_HLEN> eth{};
         std::copy(near_mac_.begin(), near_mac_.end(), eth.begin());
         std::copy(far_mac_.begin(), far_mac_.end(), eth.begin() + 6);
-        eth[12] = 8;
+        const bool six = packet.at(0) >> 4 == 6;
+        eth[12] = six ? 0x86 : 0x08;
+        eth[13] = six ? 0xdd : 0x00;
         if (offload.flags != 0)
             offload.csum_start = static_cast<std::uint16_t>(offload.csum_start + ETH_HLEN);
         Bytes copy = packet;
@@ -91,8 +93,15 @@ class Wire {
                 static_cast<ssize_t>(sizeof offload + eth.size() + copy.size()));
     }
 
-    /// The next packet of this protocol; none within the time.
+    /// The next packet of this protocol or next header; none within the time.
     std::optional<Frame> receive(std::uint8_t protocol, std::chrono::milliseconds wait = 2000ms)
+    {
+        return receive_if([protocol](const Bytes &p) { return p[p[0] >> 4 == 6 ? 6 : 9] == protocol; }, wait);
+    }
+
+    /// The next IP packet that this is true of.
+    template <typename Predicate>
+    std::optional<Frame> receive_if(Predicate &&wanted, std::chrono::milliseconds wait = 2000ms)
     {
         const auto deadline = std::chrono::steady_clock::now() + wait;
         Bytes buf(70000);
@@ -104,12 +113,14 @@ class Wire {
                 return std::nullopt;
             const ssize_t n = ::read(fd_.get(), buf.data(), buf.size());
             constexpr ssize_t headers = sizeof(ftctl::VnetHeader) + ETH_HLEN;
-            if (n < headers + 20 || buf[headers + 9] != protocol)
+            const std::uint8_t version = n < headers + 20 ? 0 : buf[headers] >> 4;
+            if (version != 4 && !(version == 6 && n >= headers + 40))
                 continue;
             Frame f;
             std::memcpy(&f.offload, buf.data(), sizeof f.offload);
             f.packet.assign(buf.begin() + headers, buf.begin() + n);
-            return f;
+            if (wanted(f.packet))
+                return f;
         }
     }
 

@@ -28,7 +28,7 @@ TEST_CASE("fragmentation needed quotes up to 576 bytes", "[tunnel]")
         CHECK(get16(m, 6) == 1380);
         CHECK(checksum(m) == 0);
         CHECK(std::equal(m.begin() + 8, m.end(), p.begin()));
-        CHECK(e.destination == IpAddr::parse(f.src)->v4());
+        CHECK(e.destination == *IpAddr::parse(f.src));
         CHECK(int{e.tos} == (0xc0 | ((46 << 2) & 0x1e)));
     }
 }

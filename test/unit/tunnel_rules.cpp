@@ -42,13 +42,13 @@ TEST_CASE("encapsulation keeps the DSCP asked for and carries ECN outwards", "[t
         for (const int dscp : {0, 46}) {
             const Bytes inner = with_tos(static_cast<std::uint8_t>(dscp << 2 | ecn));
             TunnelConfig c = ipip();
-            CHECK(encap_ipv4(c, inner, 0).tos == outer_ecn[ecn]);
+            CHECK(encap_packet(c, inner, 0).tos == outer_ecn[ecn]);
             c.tos = 10 << 2;
-            CHECK(encap_ipv4(c, inner, 0).tos == (10 << 2 | outer_ecn[ecn]));
+            CHECK(encap_packet(c, inner, 0).tos == (10 << 2 | outer_ecn[ecn]));
             c.tos = 10 << 2 | 2; // ECN bits of a fixed TOS do not count
-            CHECK(encap_ipv4(c, inner, 0).tos == (10 << 2 | outer_ecn[ecn]));
+            CHECK(encap_packet(c, inner, 0).tos == (10 << 2 | outer_ecn[ecn]));
             c.tos = 1; // inherit
-            CHECK(encap_ipv4(c, inner, 0).tos == (dscp << 2 | outer_ecn[ecn]));
+            CHECK(encap_packet(c, inner, 0).tos == (dscp << 2 | outer_ecn[ecn]));
         }
     }
 }
@@ -60,14 +60,14 @@ TEST_CASE("the outer TTL is fixed or the inner one", "[tunnel]")
         Ipv4Fields f;
         f.ttl = static_cast<std::uint8_t>(ttl);
         c.ttl = 0;
-        CHECK(encap_ipv4(c, make_ipv4(f), 0).ttl == ttl);
+        CHECK(encap_packet(c, make_ipv4(f), 0).ttl == ttl);
         c.ttl = 17;
-        CHECK(encap_ipv4(c, make_ipv4(f), 0).ttl == 17);
+        CHECK(encap_packet(c, make_ipv4(f), 0).ttl == 17);
     }
     Ipv4Fields dead;
     dead.ttl = 0;
     c.ttl = 0;
-    CHECK(encap_ipv4(c, make_ipv4(dead), 0).verdict == Encap::drop);
+    CHECK(encap_packet(c, make_ipv4(dead), 0).verdict == Encap::drop);
 }
 
 TEST_CASE("DF and the size check follow tnl_update_pmtu", "[tunnel]")
@@ -83,13 +83,13 @@ TEST_CASE("DF and the size check follow tnl_update_pmtu", "[tunnel]")
                 f.payload = Bytes(length - 20, 0x5a);
                 const Bytes p = make_ipv4(f);
 
-                const EncapDecision unknown = encap_ipv4(c, p, 0);
+                const EncapDecision unknown = encap_packet(c, p, 0);
                 CHECK(unknown.verdict == Encap::send);
                 CHECK(unknown.df == (pmtudisc || inner_df));
                 CHECK(unknown.inner_df == inner_df);
                 CHECK(unknown.length == length);
 
-                const EncapDecision d = encap_ipv4(c, p, 1400);
+                const EncapDecision d = encap_packet(c, p, 1400);
                 CHECK(d.verdict == (inner_df && length > 1380 ? Encap::too_big : Encap::send));
                 if (d.verdict == Encap::too_big)
                     CHECK(d.mtu == 1380);
@@ -106,36 +106,36 @@ TEST_CASE("what is no IPv4 packet is not encapsulated", "[tunnel]")
     const Bytes whole = make_ipv4(f);
     for (std::size_t n = 0; n < whole.size(); ++n) {
         CAPTURE(n);
-        CHECK(encap_ipv4(c, std::span(whole).first(n), 0).verdict == Encap::drop);
+        CHECK(encap_packet(c, std::span(whole).first(n), 0).verdict == Encap::drop);
     }
-    CHECK(encap_ipv4(c, whole, 0).verdict == Encap::send);
+    CHECK(encap_packet(c, whole, 0).verdict == Encap::send);
 
     Bytes p = whole;
     p[0] = 0x67;
-    CHECK(encap_ipv4(c, p, 0).verdict == Encap::drop); // IPv6's version
+    CHECK(encap_packet(c, p, 0).verdict == Encap::drop); // IPv6's version
     p[0] = 0x44;
-    CHECK(encap_ipv4(c, p, 0).verdict == Encap::drop); // header of 16 bytes
+    CHECK(encap_packet(c, p, 0).verdict == Encap::drop); // header of 16 bytes
     p[0] = 0x4f;
-    CHECK(encap_ipv4(c, p, 0).verdict == Encap::send); // 60 bytes: options to the end
+    CHECK(encap_packet(c, p, 0).verdict == Encap::send); // 60 bytes: options to the end
     p = whole;
     put16(p, 2, 27);
-    CHECK(encap_ipv4(c, p, 0).verdict == Encap::drop); // total length inside the header
+    CHECK(encap_packet(c, p, 0).verdict == Encap::drop); // total length inside the header
 
     p = whole;
     p.resize(p.size() + 6); // bytes after the packet are not sent
-    CHECK(encap_ipv4(c, p, 0).length == whole.size());
+    CHECK(encap_packet(c, p, 0).length == whole.size());
 }
 
 TEST_CASE("a tunnel does not carry its own outer packets", "[tunnel]")
 {
     const TunnelConfig c = ipip();
     const Bytes inner = make_ipv4({});
-    CHECK(encap_ipv4(c, make_outer(kLocal, kRemote, inner), 0).verdict == Encap::drop);
-    CHECK(encap_ipv4(c, make_outer("10.9.0.1", kRemote, inner), 0).verdict == Encap::drop); // masqueraded
-    CHECK(encap_ipv4(c, make_outer(kLocal, "198.51.100.2", inner), 0).verdict == Encap::send);
+    CHECK(encap_packet(c, make_outer(kLocal, kRemote, inner), 0).verdict == Encap::drop);
+    CHECK(encap_packet(c, make_outer("10.9.0.1", kRemote, inner), 0).verdict == Encap::drop); // masqueraded
+    CHECK(encap_packet(c, make_outer(kLocal, "198.51.100.2", inner), 0).verdict == Encap::send);
     Ipv4Fields f;
     f.dst = kRemote;
-    CHECK(encap_ipv4(c, make_ipv4(f), 0).verdict == Encap::send); // another protocol
+    CHECK(encap_packet(c, make_ipv4(f), 0).verdict == Encap::send); // another protocol
 }
 
 TEST_CASE("decapsulation follows RFC 6040 as the kernel does it", "[tunnel]")
@@ -154,7 +154,7 @@ TEST_CASE("decapsulation follows RFC 6040 as the kernel does it", "[tunnel]")
             CAPTURE(int{in}, int{out});
             Bytes inner = with_tos(static_cast<std::uint8_t>(46 << 2 | in));
             const DecapDecision d =
-                decap_ipv4(c, make_outer(kRemote, kLocal, inner, static_cast<std::uint8_t>(8 << 2 | out)));
+                decap_packet(c, make_outer(kRemote, kLocal, inner, static_cast<std::uint8_t>(8 << 2 | out)));
             if (expected[in][out] == kDrop) {
                 CHECK(d.verdict == Decap::drop_ecn);
                 continue;
@@ -201,25 +201,25 @@ TEST_CASE("only the peer's packets are decapsulated", "[tunnel]")
 {
     TunnelConfig c = ipip();
     const Bytes inner = make_ipv4({});
-    CHECK(decap_ipv4(c, make_outer(kRemote, kLocal, inner)).verdict == Decap::deliver);
-    CHECK(decap_ipv4(c, make_outer("198.51.100.2", kLocal, inner)).verdict == Decap::drop);
-    CHECK(decap_ipv4(c, make_outer(kRemote, "192.0.2.3", inner)).verdict == Decap::drop);
-    CHECK(decap_ipv4(c, make_outer(kLocal, kRemote, inner)).verdict == Decap::drop);
+    CHECK(decap_packet(c, make_outer(kRemote, kLocal, inner)).verdict == Decap::deliver);
+    CHECK(decap_packet(c, make_outer("198.51.100.2", kLocal, inner)).verdict == Decap::drop);
+    CHECK(decap_packet(c, make_outer(kRemote, "192.0.2.3", inner)).verdict == Decap::drop);
+    CHECK(decap_packet(c, make_outer(kLocal, kRemote, inner)).verdict == Decap::drop);
 
     Bytes p = make_outer(kRemote, kLocal, inner);
     p[9] = IPPROTO_IPV6;
-    CHECK(decap_ipv4(c, p).verdict == Decap::drop);
+    CHECK(decap_packet(c, p).verdict == Decap::drop);
     for (const unsigned frag : {0x2000U, 0x0001U, 0x1fffU}) {
         p = make_outer(kRemote, kLocal, inner);
         put16(p, 6, frag);
-        CHECK(decap_ipv4(c, p).verdict == Decap::drop);
+        CHECK(decap_packet(c, p).verdict == Decap::drop);
     }
     p = make_outer(kRemote, kLocal, inner);
     put16(p, 6, 0x4000);
-    CHECK(decap_ipv4(c, p).verdict == Decap::deliver);
+    CHECK(decap_packet(c, p).verdict == Decap::deliver);
 
     c.local = {};
-    CHECK(decap_ipv4(c, make_outer(kRemote, "192.0.2.3", inner)).verdict == Decap::deliver);
+    CHECK(decap_packet(c, make_outer(kRemote, "192.0.2.3", inner)).verdict == Decap::deliver);
 }
 
 TEST_CASE("truncated and inconsistent outer packets are dropped", "[tunnel]")
@@ -231,20 +231,20 @@ TEST_CASE("truncated and inconsistent outer packets are dropped", "[tunnel]")
     const Bytes whole = make_outer(kRemote, kLocal, inner);
     for (std::size_t n = 0; n < whole.size(); ++n) {
         CAPTURE(n);
-        CHECK(decap_ipv4(c, std::span(whole).first(n)).verdict == Decap::drop);
+        CHECK(decap_packet(c, std::span(whole).first(n)).verdict == Decap::drop);
         // ... and when the outer header agrees with the cut, the inner one does not.
         if (n >= 20) {
             Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(n));
             put16(cut, 2, static_cast<unsigned>(n));
-            CHECK(decap_ipv4(c, cut).verdict == Decap::drop);
+            CHECK(decap_packet(c, cut).verdict == Decap::drop);
         }
     }
     Bytes p = whole;
     p[20] = 0x66;
-    CHECK(decap_ipv4(c, p).verdict == Decap::drop); // IPv6 under protocol 4
+    CHECK(decap_packet(c, p).verdict == Decap::drop); // IPv6 under protocol 4
     p = whole;
     put16(p, 22, 19);
-    CHECK(decap_ipv4(c, p).verdict == Decap::drop); // inner total length below its header
+    CHECK(decap_packet(c, p).verdict == Decap::drop); // inner total length below its header
 
     // Outer options are processed before; inner padding is cut off.
     Ipv4Fields o;
@@ -254,7 +254,7 @@ TEST_CASE("truncated and inconsistent outer packets are dropped", "[tunnel]")
     o.options = 12;
     o.payload = inner;
     o.payload.resize(inner.size() + 3);
-    const DecapDecision d = decap_ipv4(c, make_ipv4(o));
+    const DecapDecision d = decap_packet(c, make_ipv4(o));
     REQUIRE(d.verdict == Decap::deliver);
     CHECK(d.offset == 32);
     CHECK(d.length == inner.size());
@@ -282,10 +282,6 @@ TEST_CASE("tunnels that cannot be are refused with what to do", "[tunnel]")
     }
     refuse([](auto &c) { c.ttl = 64, c.pmtudisc = false; }, "path MTU discovery");
     refuse([](auto &c) { c.fou = true; }, "FOU");
-    for (const auto mode :
-         {TunnelConfig::Mode::ip6ip6, TunnelConfig::Mode::ip4in6, TunnelConfig::Mode::ip6in4})
-        refuse([&](auto &c) { c.mode = mode; }, "no such mode yet");
-
     TunnelConfig any = ipip();
     any.local = {};
     CHECK(validate_tunnel(any));

@@ -2,6 +2,7 @@
 """The rows of the oracle (tests/oracle.py): what is between L, R and W, and how R is set up. A row is a Variant of the
 differential test (test/net/same_variants.py); another encapsulation is one more row."""
 import dataclasses
+import functools
 
 from lab import Netns, wait_until
 from same_lab import LINK_MTU, MACS
@@ -43,6 +44,25 @@ def vrf(router):
     """Both of R's devices are in a VRF."""
     router.wires()
     router["R"].ip("link add vrf1 type vrf table 10\nlink set vrf1 up\nlink set ra master vrf1\nlink set rb master vrf1")
+
+
+def vlans(router, *, tags):
+    """R's way to W is a VLAN device, or one on another: tags are (protocol, VID), outermost first. W's end sees what
+    has these tags only, without them."""
+    router.veth("L", "la", "R", "ra", f"mtu {LINK_MTU} address {MACS['la'].hex(':')}", f"address {MACS['ra'].hex(':')}")
+    router.prepare_end("L", "la")
+    router.veth("W", "wa0", "R", "rb", f"mtu {LINK_MTU} address {MACS['wa'].hex(':')}",
+                f"mtu {LINK_MTU} address {MACS['rb'].hex(':')}")
+    for side, below, top in (("W", "wa0", "wa"), ("R", "rb", "wan")):
+        for number, (proto, vid) in enumerate(tags):
+            name = top if number == len(tags) - 1 else f"v{vid}"
+            router[side].ip(f"link add link {below} name {name} type vlan proto {proto} id {vid}\nlink set {name} up")
+            below = name
+    router.prepare_end("W", "wa")
+
+
+DOT1Q = functools.partial(vlans, tags=(("802.1Q", 10),))
+QINQ = functools.partial(vlans, tags=(("802.1ad", 100), ("802.1Q", 20)))
 
 
 # ------------------------------------------------------------------ the table
@@ -98,6 +118,15 @@ ROWS = {row.name: row for row in (
     # A bridge with VLAN filtering below the router. Tags of the port's own VLAN end there.
     Row("bridge", links=vlan_bridge, quick=True, doubt=("vlan",), **NAT["masquerade"]),
     tunnel("bridge-ipip", "tos inherit", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
+
+    # VLAN devices of R; ftctl is attached to what is below them, or to the VLAN device itself.
+    Row("vlan", links=DOT1Q, outside="wan", quick=True, **NAT["both"]),
+    Row("qinq", links=QINQ, outside="wan", **NAT["masquerade"]),
+    Row("vlan-itself", links=DOT1Q, outside="wan", attach=("ra", "wan"), **NAT["masquerade"]),
+    tunnel("vlan-ipip", "tos inherit", links=DOT1Q, outside="wan", **NAT["both"]),
+    tunnel("qinq-ipip", "ttl 40", links=QINQ, outside="wan", **NAT["dnat"]),
+    Row("vlan-priorities", links=DOT1Q, outside="wan", refused="path",
+        extra="link set wan type vlan egress-qos-map 0:3 4:5"),
 
     # Policy routing: right where the rule asks what the daemon knows, else refused.
     ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),

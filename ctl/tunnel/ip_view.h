@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// An IPv4 header, read byte by byte: the buffers are not aligned.
+// IP headers, read byte by byte: the buffers are not aligned.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <optional>
 #include <span>
+#include <sys/socket.h>
+
+#include "util/addr.h"
 
 namespace ftctl {
 
 inline constexpr std::size_t kIpv4Header = 20;
+inline constexpr std::size_t kIpv6Header = 40;
 
 /// A packet whose version, header length and total length were checked as ip_rcv_core() does it
 /// (the checksum is left to the kernel). Bytes after the total length are ignored. Borrows the packet.
@@ -50,6 +54,41 @@ class Ipv4View {
 
     std::span<const std::uint8_t> p_;
     std::uint16_t ihl_;
+};
+
+/// An IPv6 packet whose version and payload length were checked as ip6_rcv_core() does it. Bytes after
+/// the payload are ignored; extension headers are payload. Borrows the packet.
+class Ipv6View {
+  public:
+    static std::optional<Ipv6View> parse(std::span<const std::uint8_t> p)
+    {
+        if (p.size() < kIpv6Header || p[0] >> 4 != 6)
+            return std::nullopt;
+        const std::size_t total = kIpv6Header + (static_cast<std::size_t>(p[4]) << 8 | p[5]);
+        if (total > p.size())
+            return std::nullopt;
+        return Ipv6View(p.first(total));
+    }
+
+    [[nodiscard]] std::uint32_t total_length() const { return static_cast<std::uint32_t>(p_.size()); }
+    [[nodiscard]] std::uint8_t traffic_class() const
+    {
+        return static_cast<std::uint8_t>((p_[0] & 0x0fU) << 4 | p_[1] >> 4);
+    }
+    [[nodiscard]] std::uint32_t flow_label() const ///< host order, 20 bits
+    {
+        return (p_[1] & 0x0fU) << 16 | static_cast<std::uint32_t>(p_[2]) << 8 | p_[3];
+    }
+    [[nodiscard]] std::uint8_t next_header() const { return p_[6]; }
+    [[nodiscard]] std::uint8_t hop_limit() const { return p_[7]; }
+    [[nodiscard]] IpAddr src() const { return IpAddr::from_bytes(AF_INET6, p_.data() + 8, 16); }
+    [[nodiscard]] IpAddr dst() const { return IpAddr::from_bytes(AF_INET6, p_.data() + 24, 16); }
+    [[nodiscard]] std::span<const std::uint8_t> bytes() const { return p_; }
+    [[nodiscard]] std::span<const std::uint8_t> payload() const { return p_.subspan(kIpv6Header); }
+
+  private:
+    explicit Ipv6View(std::span<const std::uint8_t> p) : p_(p) {}
+    std::span<const std::uint8_t> p_;
 };
 
 /// One's-complement sum of big-endian 16-bit words, folded; an odd last byte is the high one.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The tun driver for IPv4 in IPv4.
+// The tun driver: IPv4 or IPv6 in either.
 #pragma once
 
 #include <array>
@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "tunnel/icmp_error.h"
-#include "tunnel/ipv4_view.h"
 #include "tunnel/offload.h"
+#include "tunnel/rules.h"
 #include "tunnel/tun_device.h"
 #include "tunnel/tun_driver.h"
 
 namespace ftctl {
 
-class IpipTunnel final : public TunTunnel {
+class UserTunnel final : public TunTunnel {
   public:
     /// `config` has passed validate_tunnel().
     static Result<std::unique_ptr<TunTunnel>> create(const std::string &name, const TunnelConfig &config);
@@ -34,30 +34,39 @@ class IpipTunnel final : public TunTunnel {
     /// None of them is connected: a tunnel may exist before its route does, and one without a local
     /// address takes the source the route has at that moment.
     struct Sockets {
-        Fd send_df;           ///< outer DF set
-        Fd send_fragmentable; ///< outer DF clear
+        Fd send;              ///< whole packets only; IPv4: outer DF set
+        Fd send_fragmentable; ///< outer DF clear; IPv4 outside only
+        Fd send_option;       ///< destination options and what is behind them; IPv6 outside only
         Fd receive;           ///< filtered to the peer
         Fd icmp;              ///< errors to inner sources
     };
+    static Result<Sockets> open_sockets(const TunnelConfig &config);
 
-    IpipTunnel(TunDevice tun, Sockets sockets, const TunnelConfig &config)
+    UserTunnel(TunDevice tun, Sockets sockets, const TunnelConfig &config)
         : tun_(std::move(tun)), sockets_(std::move(sockets)), config_(config)
     {
     }
 
     void read_device();
     void send_out(std::span<const std::uint8_t> inner);
-    void refuse_too_big(std::span<const std::uint8_t> inner);
+    int transmit(const EncapDecision &d, std::span<const std::uint8_t> inner);
+    void on_too_big(const EncapDecision &first, std::span<const std::uint8_t> inner);
+    [[nodiscard]] std::uint32_t limit_for_ourselves(std::span<const std::uint8_t> inner,
+                                                    std::uint32_t path) const;
+    void send_icmp();
     void read_underlay();
-    void deliver(std::span<std::uint8_t> packet, std::uint32_t mtu);
+    /// The next packet and what to do with it; none when there is nothing to read.
+    bool receive(std::span<std::uint8_t> &packet, DecapDecision &d);
+    void deliver(std::span<std::uint8_t> packet, const DecapDecision &d, std::uint32_t mtu);
 
     TunDevice tun_;
     Sockets sockets_;
     TunnelConfig config_;
     Counters counters_;
     IcmpError icmp_;
-    /// One packet at a time: the largest IPv4 packet and what the TUN device puts before it.
-    std::array<std::uint8_t, sizeof(VnetHeader) + 65536> buffer_{};
+    /// One packet at a time: the largest packet (an IPv6 one counts its payload only) and what the TUN
+    /// device puts before it.
+    std::array<std::uint8_t, sizeof(VnetHeader) + 65536 + 40> buffer_{};
 };
 
 } // namespace ftctl

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the differential test has to know of IPv4 and of IPv6: addresses, headers, R's settings.
+
+V4 and V6 have the same names; everything else in same_*.py asks the variant's `ip` for them.
+"""
+import frames
+from frames import ICMP, ICMPV6, IPIP, ones_sum
+
+
+def how(value):
+    """A checksum specification as it comes out of JSON."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def fill(value, total):
+    """The word that, added to a sum of `total`, makes its checksum `value`."""
+    return ones_sum(((~value & 0xFFFF) + (~total & 0xFFFF)).to_bytes(4, "big"))
+
+
+class V4:
+    version, ethertype, head, nft = 4, frames.ETH_IP, 20, "ip"
+    lan, wan = "192.0.2.", "198.51.100."  # and a number below 10 for a host
+    l_host, w_host, r_lan, r_wan = "192.0.2.2", "198.51.100.2", "192.0.2.1", "198.51.100.1"
+    virtual = "203.0.113.10"  # what dnat rules listen on
+    tun_r, tun_host = "10.9.0.1", "10.9.0.2"
+    router = frozenset(map(frames.addr, (r_lan, r_wan, tun_r, virtual)))
+    # What the contract sends to the stack, whatever the value; and what both may take or pass on.
+    stack = frozenset(("mf", "off", "opt", "ihl", "o_mf", "o_off", "o_opt", "o_ihl"))
+    doubt = frozenset(("rsv", "ipsum", "o_df", "o_rsv", "o_ipwant", "o_ipsum"))
+    plain = {"off": 0, "mf": 0, "ihl": 5, "o_off": 0, "o_ihl": 5, "o_src": w_host, "o_dst": r_wan}
+    # Timers and limits that would make two equal routers answer differently.
+    sysctls = """net/ipv4/ip_forward=1 net/ipv4/ipfrag_time=3600 net/ipv4/ipfrag_max_dist=0
+        net/ipv4/conf/all/send_redirects=0 net/ipv4/conf/default/send_redirects=0
+        net/ipv4/conf/ra/send_redirects=0 net/ipv4/conf/rb/send_redirects=0"""
+    _answers = (0, 3, 4, 5, 11, 12, 14)  # ICMP types a router sends by itself, with an ID of its choice
+
+    @staticmethod
+    def configure(outside):
+        """Lines for ip(8) in R."""
+        return ["addr add 192.0.2.1/24 dev ra", "addr add 198.51.100.1/24 dev " + outside,
+                # "No route" is answered at a rate that no namespace can set.
+                "route add blackhole default"]
+
+    @staticmethod
+    def packet(recipe, prefix, src, dst, proto, payload):
+        """From the recipe's keys that begin with prefix."""
+        def get(name, default):
+            return recipe.get(prefix + name, default)
+
+        options = bytes.fromhex(get("opt", ""))
+        flags = (4 if get("rsv", 0) else 0) | (2 if get("df", 1) else 0) | (1 if get("mf", 0) else 0)
+        length = 20 + len(options) + -len(options) % 4 + len(payload) + get("totlen", 0)
+        # Each packet has an ID of its own, as senders do it: the witness knows packets by it.
+        ident = get("id", (recipe.get("idx", 0) * 7 + 0x1234) & 0xFFFF)
+        fields = {"tos": get("tos", 0), "ident": ident, "flags": flags, "offset": get("off", 0),
+                  "ttl": get("ttl", 64), "options": options, "version": get("ver", 4), "ihl": get("ihl", None),
+                  "length": max(0, length), "check": how(get("ipsum", None))}
+        src, dst, proto = get("src", src), get("dst", dst), get("proto", proto)
+        if get("ipwant", None) is not None:
+            fields["ident"] = 0
+            head = frames.ipv4(src, dst, proto, payload, **{**fields, "check": 0})
+            fields["ident"] = fill(get("ipwant", 0), ones_sum(head[:20 + len(options) + -len(options) % 4]))
+        return frames.ipv4(src, dst, proto, payload, **fields)
+
+    @staticmethod
+    def icmp(recipe, tup, seen, l4):
+        """(protocol, message): an error about a packet `seen` with this L4, or an echo."""
+        quote = frames.ipv4(seen.src, seen.dst, l4[0], l4[1], ttl=60)
+        rest = bytes(4)
+        if recipe["icmp"] == [3, 4]:
+            rest = (1300).to_bytes(4, "big")
+        elif recipe["icmp"][0] in (0, 8, 13, 14):  # an ID of its own, else NAT may have to draw another one
+            rest = (recipe.get("idx", 0) & 0xFFFF).to_bytes(2, "big") + bytes(2)
+        return ICMP, frames.icmp(*recipe["icmp"], rest, quote[:recipe.get("qlen", 28)], check=how(recipe.get("sum")))
+
+    @staticmethod
+    def echo(src, dst, rest, payload):
+        return frames.ipv4(src, dst, ICMP, frames.icmp(8, 0, rest, payload))
+
+    @staticmethod
+    def fragments(recipe, packet):
+        return frames.fragments(packet, recipe["frags"])
+
+    @staticmethod
+    def solicit(mac, asker, target):
+        """Frames that ask for the MAC of an address."""
+        return [frames.ethernet(b"\xff" * 6, mac, frames.ETH_ARP, frames.arp_request(mac, asker, target))]
+
+    @staticmethod
+    def read(packet):
+        """(protocol, length that the header tells, it may be right) of a packet."""
+        return packet[9], int.from_bytes(packet[2:4], "big"), not frames.checksum(packet[:20])
+
+    @staticmethod
+    def addresses(packet):
+        return packet[12:20]
+
+    @classmethod
+    def normalise(cls, frame, tunnel):
+        """The frame without what the kernel draws at random: the ID (with its checksum) of outer
+        headers and of ICMP messages R itself makes. A wrong header checksum stays visible."""
+        out, at = bytearray(frame), 14
+        if frame[12:14] != b"\x08\x00":
+            return frame
+        for _ in range(2):
+            size = (frame[at] & 15) * 4 if len(frame) > at + 20 else 0
+            head = frame[at:at + size]
+            if size < 20 or len(frame) <= at + size or head[12:16] not in cls.router:
+                break
+            outer = tunnel and head[9] == IPIP and head[12:16] == frames.addr(cls.r_wan)
+            if (outer or (head[9] == ICMP and frame[at + size] in cls._answers)) and frames.checksum(head) == 0:
+                out[at + 4:at + 6] = b"\0\0"
+                out[at + 10:at + 12] = b"\0\0"
+                if not outer and frame[at + size] == 14:  # a timestamp reply tells the time of day
+                    out[at + size + 2:at + size + 4] = b"\0\0"
+                    out[at + size + 12:at + size + 20] = bytes(len(out[at + size + 12:at + size + 20]))
+            if not outer:
+                break
+            at += size
+        return bytes(out)
+
+
+class V6:
+    version, ethertype, head, nft = 6, frames.ETH_IPV6, 40, "ip6"
+    lan, wan = "2001:db8:1::", "2001:db8:2::"
+    l_host, w_host, r_lan, r_wan = "2001:db8:1::2", "2001:db8:2::2", "2001:db8:1::1", "2001:db8:2::1"
+    virtual = "2001:db8:3::10"
+    link_local = "fe80::"  # hosts of either side have one as well
+    router = frozenset()
+    stack = frozenset(("ext",))
+    doubt = frozenset()
+    plain = {"label": 0}
+    # Labels that R makes up are hashes with a secret. Parameter problems and the like have a rate.
+    sysctls = """net/ipv6/conf/all/forwarding=1 net/ipv6/auto_flowlabels=0 net/ipv6/icmp/ratelimit=0
+        net/ipv6/ip6frag_time=3600 net/netfilter/nf_conntrack_frag6_timeout=3600
+        net/netfilter/nf_conntrack_frag6_high_thresh=67108864"""
+
+    @classmethod
+    def configure(cls, outside):
+        return ["addr add %s/64 dev ra nodad" % cls.r_lan, "addr add %s/64 dev %s nodad" % (cls.r_wan, outside),
+                "route add blackhole ::/0"]
+
+    @staticmethod
+    def packet(recipe, prefix, src, dst, proto, payload):
+        def get(name, default):
+            return recipe.get(prefix + name, default)
+
+        extensions = [(kind, bytes.fromhex(body)) for kind, body in get("ext", ())]
+        length = sum(1 + len(body) for _, body in extensions) + len(payload) + get("totlen", 0)
+        # Each packet has a label of its own unless told: nothing may depend on it.
+        return frames.ipv6(get("src", src), get("dst", dst), get("proto", proto), payload, tclass=get("tos", 0),
+                           label=get("label", 0), hop=get("ttl", 64), version=get("ver", 6), length=max(0, length),
+                           ext=extensions)
+
+    @staticmethod
+    def icmp(recipe, tup, seen, l4):
+        quote = frames.ipv6(seen.src, seen.dst, l4[0], l4[1], hop=60)
+        rest = bytes(4)
+        if recipe["icmp"][0] == 2:
+            rest = (1300).to_bytes(4, "big")
+        elif recipe["icmp"][0] in (128, 129):
+            rest = (recipe.get("idx", 0) & 0xFFFF).to_bytes(2, "big") + bytes(2)
+        return ICMPV6, frames.icmp6(tup.src, tup.dst, *recipe["icmp"], rest, quote[:recipe.get("qlen", 48)],
+                                    check=how(recipe.get("sum")))
+
+    @staticmethod
+    def echo(src, dst, rest, payload):
+        return frames.ipv6(src, dst, ICMPV6, frames.icmp6(src, dst, 128, 0, rest, payload))
+
+    @staticmethod
+    def fragments(recipe, packet):
+        return frames.fragments6(packet, recipe["frags"], recipe.get("idx", 0) * 7 + 0x1234)
+
+    @staticmethod
+    def solicit(mac, asker, target):
+        group = "ff02::1:ff00:" + target.rpartition(":")[2]
+        option = b"\x01\x01" + mac
+        ask = frames.icmp6(asker, group, 135, 0, bytes(4), frames.addr(target) + option)
+        return [frames.ethernet(b"\x33\x33" + frames.addr(group)[12:], mac, frames.ETH_IPV6,
+                                frames.ipv6(asker, group, ICMPV6, ask, hop=255))]
+
+    @staticmethod
+    def read(packet):
+        return packet[6], 40 + int.from_bytes(packet[4:6], "big"), True
+
+    @staticmethod
+    def addresses(packet):
+        return packet[8:40]
+
+    @staticmethod
+    def normalise(frame, tunnel):
+        """Fragments that R has put together and cut again have an ID of its choice; reports of its
+        own multicast groups (RFC 3810) come when they come: None."""
+        assert not tunnel
+        if frame[12:14] != b"\x86\xdd" or len(frame) < 62:
+            return frame
+        if frame[:2] == b"\x33\x33" and frame[20] == frames.HOP_BY_HOP and frame[54:55] == b"\x3a" \
+                and frame[62:63] == b"\x8f":
+            return None
+        if frame[20] == frames.FRAGMENT:
+            return frame[:58] + bytes(4) + frame[62:]
+        return frame
