@@ -33,13 +33,6 @@ static __always_inline __u32 ctx_adjust_check(struct __sk_buff *skb, const struc
 	return 0;
 }
 
-/* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */
-static __always_inline void tc_csum_add(struct __sk_buff *skb, __s64 diff)
-{
-	if (diff >= 0)
-		bpf_csum_update(skb, (__u32)diff);
-}
-
 /*
  * After a change of the EtherType in the frame: skb->protocol is what the next device goes by, and
  * only the VLAN helpers read it from the frame (skb_vlan_pop).
@@ -135,7 +128,8 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 	done = tc_outer_room(skb, path, pkt);
 	if (done != ADJUSTED)
 		return failed == ADJUST_BROKEN ? failed : done;
-	tc_csum_add(skb, gone);
+	if (pkt->key.tunnel == FTCTL_TUNNEL_IPV6)
+		ctx_csum_changed(skb, gone);
 	return ADJUSTED;
 }
 
@@ -178,16 +172,12 @@ static __always_inline bool ctx_write(struct __sk_buff *skb, const struct ftctl_
 	if (!write_inner(skb, l2_len + outer_len, ref, pkt) ||
 	    !tc_write_l2(skb, path, pkt, pkt->len + outer_len) || !write_outer(skb, l2_len, path, pkt))
 		return false;
-	if (packet_v6(pkt)) /* the hop limit and the class; an IPv4 header always sums to zero */
-		tc_csum_add(skb,
-			    csum_delta16(bpf_htons(0x0001), 0) +
-				    csum_delta16(bpf_htons(pkt->tos << 4), bpf_htons(pkt->new_tos << 4)));
 	if (path->tunnel == FTCTL_TUNNEL_IPV6) {
 		void *outer = ctx_data(skb) + l2_len;
 
 		if (outer + sizeof(struct ipv6hdr) > ctx_data_end(skb))
 			return false;
-		tc_csum_add(skb, bpf_csum_diff(NULL, 0, outer, sizeof(struct ipv6hdr), 0));
+		ctx_csum_changed(skb, bpf_csum_diff(NULL, 0, outer, sizeof(struct ipv6hdr), 0));
 	}
 	if (path->pppoe && !tc_reread_protocol(skb))
 		return false;

@@ -112,6 +112,13 @@ static __always_inline bool ctx_csum_known(const struct packet *pkt)
 	return csum_fold(sum) != 0xffff;
 }
 
+/* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */
+static __always_inline void ctx_csum_changed(struct __sk_buff *skb, __s64 diff)
+{
+	if (diff >= 0)
+		bpf_csum_update(skb, (__u32)diff);
+}
+
 static __always_inline bool ctx_trim(struct __sk_buff *skb, __u32 bytes)
 {
 	if (skb->gso_size)

@@ -89,6 +89,11 @@ static __always_inline bool ctx_csum_known(const struct packet *pkt)
 	return true;
 }
 
+/* A frame carries no sum of itself. */
+static __always_inline void ctx_csum_changed(struct xdp_md *ctx, __s64 diff)
+{
+}
+
 static __always_inline bool ctx_trim(struct xdp_md *ctx, __u32 bytes)
 {
 	return bpf_xdp_adjust_tail(ctx, -(int)bytes) == 0;

@@ -23,23 +23,23 @@ static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct
 	__u16 limit = path->mtu;
 
 	if (unlikely(state == FTCTL_FLOW_CLOSING))
-		return FTCTL_R_CLOSING;
+		return because(FTCTL_R_CLOSING);
 	if (unlikely(state == FTCTL_FLOW_DIFFERS))
-		return FTCTL_R_REFUSED;
+		return because(FTCTL_R_REFUSED);
 	if (unlikely(!(path->flags & FTCTL_P_VALID)))
 		return path->reason ? path->reason : FTCTL_R_PATH_DOWN;
 	if (unlikely(path->family != pkt->key.family))
-		return FTCTL_R_PATH_DOWN;
+		return because(FTCTL_R_PATH_DOWN);
 	if (unlikely(pkt->seglen > limit))
-		return FTCTL_R_MTU;
+		return because(FTCTL_R_MTU);
 	if (path->tunnel) {
 		/* With DF clear the outer packet may be fragmented on its way: only the kernel's ID will do.
 		 */
 		if (path->tunnel == FTCTL_TUNNEL_IPV4 && !(path->flags & FTCTL_P_DF) &&
 		    !(pkt->frag_off & bpf_htons(IP_DF)))
-			return FTCTL_R_DF;
+			return because(FTCTL_R_DF);
 		if (pkt->len > 0xffff - path_outer_len(path))
-			return FTCTL_R_GSO;
+			return because(FTCTL_R_GSO);
 	}
 	if (unlikely(state != FTCTL_FLOW_LIVE || flow->gen != cfg->gen)) {
 		if (!cfg_dry)
@@ -47,13 +47,13 @@ static __always_inline __u32 forward_check(struct ftctl_flow *flow, const struct
 		return state == FTCTL_FLOW_LIVE ? FTCTL_R_STALE : FTCTL_R_PENDING;
 	}
 	if (!ctx_egress_ok(path))
-		return FTCTL_R_EGRESS;
+		return because(FTCTL_R_EGRESS);
 	if (flow->trickle_s && unlikely(((__u64)(ticks(now) - flow->last_trickle) << FTCTL_TICK_SHIFT) >=
 					flow->trickle_s * FTCTL_NSEC_PER_SEC)) {
 		if (!cfg_dry) {
 			flow->last_trickle = ticks(now);
 			sample_put(pkt, flow, cfg, now);
-			return FTCTL_R_TRICKLE;
+			return because(FTCTL_R_TRICKLE);
 		}
 	}
 	return 0;
@@ -71,7 +71,7 @@ static __always_inline int forward(struct context *ctx)
 	struct packet pkt = {};
 	__u64 now, bytes;
 	enum adjusted adjusted;
-	bool found;
+	bool found, plain, written;
 
 	st = stats_get(slot_index);
 	cfg = bpf_map_lookup_elem(&config, &zero);
@@ -81,12 +81,14 @@ static __always_inline int forward(struct context *ctx)
 	st->rx_packets++;
 
 	now = bpf_ktime_get_coarse_ns();
-	reason = FTCTL_R_HEARTBEAT;
-	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS))
+	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS)) {
+		reason = because(FTCTL_R_HEARTBEAT);
 		goto pass;
-	reason = FTCTL_R_DISABLED;
-	if (unlikely(cfg->disabled))
+	}
+	if (unlikely(cfg->disabled)) {
+		reason = because(FTCTL_R_DISABLED);
 		goto pass;
+	}
 
 	reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
 	if (reason)
@@ -95,35 +97,43 @@ static __always_inline int forward(struct context *ctx)
 	if (pkt.proto == IPPROTO_TCP && unlikely(!parse_tcp_plain(pkt.tcp_flags))) {
 		if (found && !cfg_dry && (pkt.tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 			flow_close(&ref, pkt.proto, pkt.tcp_flags);
-		reason = FTCTL_R_TCP_FLAGS;
+		reason = because(FTCTL_R_TCP_FLAGS);
 		goto pass;
 	}
-	reason = FTCTL_R_NO_FLOW;
-	if (!found)
+	if (!found) {
+		reason = because(FTCTL_R_NO_FLOW);
 		goto pass;
+	}
 	flow = ref.flow;
 	path = path_lookup(flow->path);
-	reason = FTCTL_R_PATH_DOWN;
-	if (!path)
+	if (!path) {
+		reason = because(FTCTL_R_PATH_DOWN);
 		goto pass;
+	}
 	reason = forward_check(flow, path, &pkt, cfg, now);
 	if (reason)
 		goto pass;
 	reason = ctx_adjust_check(ctx, path, &pkt);
 	if (reason)
 		goto pass;
-	reason = FTCTL_R_CSUM_UNKNOWN;
-	if ((flow->flags & FTCTL_F_NAT) && !ctx_csum_known(&pkt))
+	if ((flow->flags & FTCTL_F_NAT) && !ctx_csum_known(&pkt)) {
+		reason = because(FTCTL_R_CSUM_UNKNOWN);
 		goto pass;
-	reason = FTCTL_R_PADDING;
-	if (unlikely(pkt.pad) && !ctx_trim(ctx, pkt.pad))
+	}
+	if (unlikely(pkt.pad) && !ctx_trim(ctx, pkt.pad)) {
+		reason = because(FTCTL_R_PADDING);
 		goto pass;
-	reason = FTCTL_R_HEADROOM;
-	if (!ctx_pull(ctx, pkt.l3 + pkt.hdrlen))
+	}
+	if (!ctx_pull(ctx, pkt.l3 + pkt.hdrlen)) {
+		reason = because(FTCTL_R_HEADROOM);
 		goto pass;
-	adjusted = ctx_adjust(ctx, path, &pkt);
-	if (unlikely(adjusted == ADJUST_UNTOUCHED))
+	}
+	plain = write_is_plain(path, &pkt);
+	adjusted = likely(plain) ? ADJUSTED : ctx_adjust(ctx, path, &pkt);
+	if (unlikely(adjusted == ADJUST_UNTOUCHED)) {
+		reason = because(FTCTL_R_HEADROOM);
 		goto pass;
+	}
 
 	/* from here on the packet is not what the stack should have got */
 	bytes = pkt.len + (pkt.segs - 1) * pkt.hdrlen;
@@ -134,7 +144,11 @@ static __always_inline int forward(struct context *ctx)
 		if (flow->last_seen != ticks(now))
 			flow->last_seen = ticks(now);
 	}
-	if (unlikely(adjusted == ADJUST_BROKEN) || !ctx_write(ctx, path, &ref, &pkt)) {
+	if (likely(plain))
+		written = write_plain(ctx, path, &ref, &pkt);
+	else
+		written = adjusted == ADJUSTED && ctx_write(ctx, path, &ref, &pkt);
+	if (unlikely(!written)) {
 		st->tx_failed++;
 		return CTX_DROP;
 	}

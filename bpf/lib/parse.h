@@ -27,8 +27,9 @@ static __always_inline __u32 parse_tunnel(struct context *ctx, struct ip_header 
 	__u8 tos = ip->tos;
 
 	pkt->key.tunnel = ip->v6 ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
-	pkt->key.outer_src = ip->src;
-	pkt->key.outer_dst = ip->dst;
+	pkt->key.outer_src = pkt->key.src;
+	pkt->key.outer_dst = pkt->key.dst;
+	pkt->key.src = pkt->key.dst = (struct ftctl_addr){};
 	pkt->outer_len = ip->hlen;
 	inner = ip->proto == IPPROTO_IPIP ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
 	if (out) {
@@ -41,7 +42,7 @@ static __always_inline __u32 parse_tunnel(struct context *ctx, struct ip_header 
 	}
 	*off += ip->hlen;
 	*avail = end - *off;
-	reason = parse_ip(ctx, inner, *off, *avail, ip, out);
+	reason = parse_ip(ctx, inner, *off, *avail, ip, &pkt->key, out);
 	if (reason)
 		return reason;
 	if (out) {
@@ -49,11 +50,11 @@ static __always_inline __u32 parse_tunnel(struct context *ctx, struct ip_header 
 		return 0;
 	}
 	if (ip->total != *avail)
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (ip->has_limit) /* RFC 2473: an inner packet with a limit of its own is for the stack */
-		return FTCTL_R_IP_OPTIONS;
+		return because(FTCTL_R_IP_OPTIONS);
 	if (ftctl_ecn_decap_drops(tos, ip->tos))
-		return FTCTL_R_ECN;
+		return because(FTCTL_R_ECN);
 	pkt->new_tos = ftctl_ecn_decap(tos, ip->tos);
 	return 0;
 }
@@ -74,7 +75,7 @@ static __always_inline __u32 parse_packet(struct context *ctx, const struct ftct
 	reason = parse_l2(ctx, slot, pkt, out, &proto, &off, &avail);
 	if (reason)
 		return reason;
-	reason = parse_ip(ctx, proto, off, avail, &ip, out);
+	reason = parse_ip(ctx, proto, off, avail, &ip, &pkt->key, out);
 	if (reason)
 		return reason;
 	/* ip_rcv_core() and ip6_rcv_core() trim what the link layer added */
@@ -88,7 +89,7 @@ static __always_inline __u32 parse_packet(struct context *ctx, const struct ftct
 	if (reason)
 		return reason;
 	if (!out && unlikely(ip.ttl <= 1))
-		return FTCTL_R_TTL;
+		return because(FTCTL_R_TTL);
 
 	pkt->l3 = off;
 	pkt->len = (__u16)ip.total;
@@ -100,8 +101,6 @@ static __always_inline __u32 parse_packet(struct context *ctx, const struct ftct
 	pkt->ttl = ip.ttl;
 	pkt->tos = ip.tos;
 	pkt->key.family = ip.v6 ? 6 : 4;
-	pkt->key.src = ip.src;
-	pkt->key.dst = ip.dst;
 	pkt->key.iif_proto = ftctl_iif_proto(cfg_ifindex, ip.proto);
 
 	reason = parse_l4(ctx, off + ip.hlen, ip.total - ip.hlen, ip.hlen, pkt, out);

@@ -50,26 +50,26 @@ struct ip_header {
 };
 
 static __always_inline __u32 parse_ipv4(struct context *ctx, __u32 off, __u32 avail, struct ip_header *ip,
-					const struct packet_outside *out)
+					struct ftctl_tuple *key, const struct packet_outside *out)
 {
 	struct iphdr hdr;
 
 	if (!ctx_read(ctx, off, &hdr, sizeof(hdr)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (unlikely(hdr.version != 4 || hdr.ihl < 5))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (unlikely(hdr.ihl != 5))
-		return FTCTL_R_IP_OPTIONS;
+		return because(FTCTL_R_IP_OPTIONS);
 	if (unlikely(hdr.frag_off & bpf_htons(IP_MF | IP_OFFSET)))
-		return FTCTL_R_FRAGMENT;
+		return because(FTCTL_R_FRAGMENT);
 	if (!out && unlikely(csum_iphdr(&hdr) != 0xffff))
-		return FTCTL_R_BAD_CHECKSUM;
+		return because(FTCTL_R_BAD_CHECKSUM);
 	if (!out && unlikely(bpf_ntohs(hdr.tot_len) < sizeof(hdr) || bpf_ntohs(hdr.tot_len) > avail))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	ip->v6 = 0;
 	ip->has_limit = 0;
-	ip->src = (struct ftctl_addr){{hdr.saddr}};
-	ip->dst = (struct ftctl_addr){{hdr.daddr}};
+	key->src.w[0] = hdr.saddr; /* the rest is zero */
+	key->dst.w[0] = hdr.daddr;
 	ip->total = bpf_ntohs(hdr.tot_len);
 	ip->hlen = IP_HLEN;
 	ip->id = hdr.id;
@@ -87,10 +87,10 @@ static __always_inline __u32 parse_limit(struct context *ctx, __u32 off, struct 
 	struct limit_header hdr;
 
 	if (!ctx_read(ctx, off, &hdr, sizeof(hdr)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (hdr.len || hdr.option != LIMIT_OPTION || hdr.option_len != 1 || hdr.padn != LIMIT_PADN ||
 	    hdr.padn_len != 1 || hdr.zero)
-		return FTCTL_R_IP_OPTIONS;
+		return because(FTCTL_R_IP_OPTIONS);
 	ip->proto = hdr.next;
 	ip->hlen += sizeof(hdr);
 	ip->limit = hdr.limit;
@@ -99,24 +99,24 @@ static __always_inline __u32 parse_limit(struct context *ctx, __u32 off, struct 
 }
 
 static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 avail, struct ip_header *ip,
-					const struct packet_outside *out)
+					struct ftctl_tuple *key, const struct packet_outside *out)
 {
 	struct ipv6hdr hdr;
 	__u32 word;
 
 	if (!ctx_read(ctx, off, &hdr, sizeof(hdr)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (unlikely(hdr.version != 6))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	ip->total = bpf_ntohs(hdr.payload_len) + sizeof(hdr);
 	/* a length of zero is that of a jumbogram, or of an aggregate that is larger than one */
 	if (!out && unlikely(!hdr.payload_len || ip->total > avail))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	__builtin_memcpy(&word, &hdr, sizeof(word));
 	ip->v6 = 1;
 	ip->has_limit = 0;
-	__builtin_memcpy(&ip->src, &hdr.saddr, sizeof(ip->src));
-	__builtin_memcpy(&ip->dst, &hdr.daddr, sizeof(ip->dst));
+	__builtin_memcpy(&key->src, &hdr.saddr, sizeof(key->src));
+	__builtin_memcpy(&key->dst, &hdr.daddr, sizeof(key->dst));
 	ip->hlen = sizeof(hdr);
 	ip->id = 0;
 	ip->frag_off = 0;
@@ -129,24 +129,28 @@ static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 av
 	case IPPROTO_DSTOPTS:
 		return parse_limit(ctx, off + sizeof(hdr), ip);
 	case IPPROTO_FRAGMENT:
-		return FTCTL_R_FRAGMENT;
+		return because(FTCTL_R_FRAGMENT);
 	case IPPROTO_HOPOPTS:
 	case IPPROTO_ROUTING:
 	case IPPROTO_AH:
 	case IPPROTO_MH:
-		return FTCTL_R_IP_OPTIONS;
+		return because(FTCTL_R_IP_OPTIONS);
 	default:
 		return 0;
 	}
 }
 
-/* The header at `off`; `avail`: bytes from there to the end of the frame or outer packet. */
+/*
+ * The header at `off`; `avail`: bytes from there to the end of the frame or outer packet. Its addresses go
+ * to `key`, where both must be zero.
+ */
 static __always_inline __u32 parse_ip(struct context *ctx, __u16 proto, __u32 off, __u32 avail,
-				      struct ip_header *ip, const struct packet_outside *out)
+				      struct ip_header *ip, struct ftctl_tuple *key,
+				      const struct packet_outside *out)
 {
 	if (proto == bpf_htons(ETH_P_IP))
-		return parse_ipv4(ctx, off, avail, ip, out);
-	return parse_ipv6(ctx, off, avail, ip, out);
+		return parse_ipv4(ctx, off, avail, ip, key, out);
+	return parse_ipv6(ctx, off, avail, ip, key, out);
 }
 
 static __always_inline __u32 parse_tcp(struct context *ctx, __u32 off, __u32 len, __u32 ip_len,
@@ -156,10 +160,10 @@ static __always_inline __u32 parse_tcp(struct context *ctx, __u32 off, __u32 len
 	__u32 doff;
 
 	if (len < sizeof(tcp) || !ctx_read(ctx, off, &tcp, sizeof(tcp)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	doff = tcp.doff * 4U;
 	if (!out && unlikely(doff < sizeof(tcp) || doff > len))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	pkt->key.sport = tcp.source;
 	pkt->key.dport = tcp.dest;
 	pkt->l4_tag = tcp.seq;
@@ -175,13 +179,13 @@ static __always_inline __u32 parse_udp(struct context *ctx, __u32 off, __u32 len
 	struct udphdr udp;
 
 	if (len < sizeof(udp) || !ctx_read(ctx, off, &udp, sizeof(udp)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	/*
 	 * Too long or too short is malformed. Data behind the UDP length is not, but conntrack sums
 	 * it (nf_checksum() takes the whole payload) and may call the packet INVALID for it.
 	 */
 	if (!out && unlikely(bpf_ntohs(udp.len) != len))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	pkt->key.sport = udp.source;
 	pkt->key.dport = udp.dest;
 	pkt->l4_tag = udp.len;
@@ -200,9 +204,9 @@ static __always_inline __u32 parse_gre(struct context *ctx, __u32 off, __u32 len
 	} gre;
 
 	if (len < sizeof(gre) || !ctx_read(ctx, off, &gre, sizeof(gre)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (gre.flags)
-		return FTCTL_R_PROTOCOL;
+		return because(FTCTL_R_PROTOCOL);
 	pkt->l4_tag = gre.proto;
 	pkt->hdrlen = (__u16)(ip_len + sizeof(gre));
 	return 0;
@@ -218,7 +222,7 @@ static __always_inline __u32 parse_l4(struct context *ctx, __u32 off, __u32 len,
 		return parse_udp(ctx, off, len, ip_len, pkt, out);
 	if (pkt->proto == IPPROTO_GRE)
 		return parse_gre(ctx, off, len, ip_len, pkt);
-	return FTCTL_R_PROTOCOL;
+	return because(FTCTL_R_PROTOCOL);
 }
 
 /* Segments of an aggregated packet (skb_gso_network_seglen), or the packet itself. */
@@ -232,7 +236,7 @@ static __always_inline __u32 parse_segments(struct context *ctx, struct packet *
 	if (!size || payload <= size)
 		return 0;
 	if (pkt->hdrlen + size > 0xffff)
-		return FTCTL_R_GSO;
+		return because(FTCTL_R_GSO);
 	pkt->seglen = (__u16)(pkt->hdrlen + size);
 	pkt->segs = (payload + size - 1) / size;
 	return 0;

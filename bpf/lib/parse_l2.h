@@ -53,19 +53,19 @@ static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt
 	struct pppoe_header ppp;
 
 	if (!ctx_read(ctx, pkt->l2_len, &ppp, sizeof(ppp)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	if (ppp.head != bpf_htons(PPPOE_HEAD) || !ppp.sid)
-		return FTCTL_R_NOT_IP;
+		return because(FTCTL_R_NOT_IP);
 	*len = bpf_ntohs(ppp.len);
 	if (*len < sizeof(ppp.proto) || *len > avail - (PPPOE_HLEN - sizeof(ppp.proto)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	*len -= sizeof(ppp.proto);
 	if (ppp.proto == bpf_htons(PPP_PROTO_IP))
 		*proto = bpf_htons(ETH_P_IP);
 	else if (ppp.proto == bpf_htons(PPP_PROTO_IPV6))
 		*proto = bpf_htons(ETH_P_IPV6);
 	else
-		return FTCTL_R_NOT_IP;
+		return because(FTCTL_R_NOT_IP);
 	pkt->key.pppoe = ppp.sid;
 	__builtin_memcpy(pkt->key.peer, eth->h_source, ETH_ALEN);
 	pkt->l2_len += PPPOE_HLEN;
@@ -80,7 +80,7 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 	__u64 mac = 0;
 
 	if (!ctx_read(ctx, 0, &eth, sizeof(eth)))
-		return FTCTL_R_BAD_LENGTH;
+		return because(FTCTL_R_BAD_LENGTH);
 	pkt->l2_len = sizeof(eth);
 	*proto = eth.h_proto;
 	if (ctx_vlan_present(ctx))
@@ -91,9 +91,9 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 		if (likely(!l2_is_tag(*proto)))
 			break;
 		if (!ctx_read(ctx, pkt->l2_len, &vlan, sizeof(vlan)))
-			return FTCTL_R_BAD_LENGTH;
+			return because(FTCTL_R_BAD_LENGTH);
 		if (!l2_tag(pkt, out, *proto, vlan.tci))
-			return FTCTL_R_VLAN;
+			return because(FTCTL_R_VLAN);
 		*proto = vlan.proto;
 		pkt->l2_len += sizeof(vlan);
 	}

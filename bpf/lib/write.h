@@ -148,12 +148,36 @@ static __always_inline bool write_inner(struct context *ctx, __u32 l3, const str
 			return false;
 		write_ports(ip + sizeof(struct ipv6hdr), flow, pkt);
 		write_inner6(ip, ref, pkt);
+		/* the hop limit and the class; an IPv4 header always sums to zero */
+		ctx_csum_changed(
+			ctx, csum_delta16(bpf_htons(0x0001), 0) +
+				     csum_delta16(bpf_htons(pkt->tos << 4), bpf_htons(pkt->new_tos << 4)));
 	} else {
 		if (ip + IP_HLEN + sizeof(__u32) > ctx_data_end(ctx))
 			return false;
 		write_ports(ip + IP_HLEN, flow, pkt);
 		write_inner4(ip, flow, pkt);
 	}
+	return true;
+}
+
+/* Nothing but Ethernet before the IP header, neither on the way in nor on the way out: most packets. */
+static __always_inline bool write_is_plain(const struct ftctl_path_body *path, const struct packet *pkt)
+{
+	return pkt->l3 == ETH_HLEN && !pkt->key.vlan[0].proto && path->l2_len == ETH_HLEN && !path->tunnel;
+}
+
+static __always_inline bool write_plain(struct context *ctx, const struct ftctl_path_body *path,
+					const struct flow_ref *ref, const struct packet *pkt)
+{
+	void *eth;
+
+	if (!write_inner(ctx, ETH_HLEN, ref, pkt))
+		return false;
+	eth = ctx_data(ctx);
+	if (eth + ETH_HLEN > ctx_data_end(ctx))
+		return false;
+	copy_words(eth, path->l2, ETH_HLEN);
 	return true;
 }
 
