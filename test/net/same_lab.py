@@ -83,7 +83,7 @@ class Router(lab.Lab):
                                 *v.ip.configure(v.outside), *neighbours]))
         for setting in SYSCTLS + v.ip.sysctls.split() + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
             key, value = setting.split("=")
-            # Up to 6.12 the limit of all ICMP messages is the machine's: whoever owns the machine lifts it.
+            # On older kernels the limit of all ICMP messages is the machine's: whoever owns the machine lifts it.
             if "icmp_msgs" not in key or self._has(key):
                 self["R"].sysctl_set(key, value)
         # With this setting the slow path alone calls a wrong L4 checksum INVALID: documented.

@@ -30,7 +30,7 @@ def chosen():
 
 
 def prepare_kernel():
-    """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine up to 6.12,
+    """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine on older kernels,
     is lifted: else two routers would not be equal."""
     # Loaded here, one after the other, and not by the rows' programs, which would wait for one another for minutes.
     lab.command(["modprobe", "-a", *MODULES], ok=False)  # they may be built in
