@@ -30,8 +30,8 @@ def chosen():
 
 
 def prepare_kernel():
-    """Conntrack's settings are there from the start; the limit of ICMP messages, which is one for the machine on older kernels,
-    is lifted: else two routers would not be equal."""
+    """Conntrack's settings are there from the start, and the limit of ICMP messages, which on older kernels is one for
+    the machine, is lifted: else two routers would not be equal."""
     # Loaded here, one after the other, and not by the rows' programs, which would wait for one another for minutes.
     lab.command(["modprobe", "-a", *MODULES], ok=False)  # they may be built in
     for name, value in (("icmp_msgs_per_sec", 1000000), ("icmp_msgs_burst", 1000000)):
