@@ -49,7 +49,7 @@ class Lab6 : public Lab {
     /// An address is this machine's only once the kernel's worker has been at it (addrconf_dad_work()).
     static void wait_local(const std::string &address)
     {
-        sh("timeout 5 sh -c 'until ip -6 route show table local | grep -q " + address +
+        sh("timeout 20 sh -c 'until ip -6 route show table local | grep -q " + address +
            "; do sleep 0.01; done'");
     }
 };
