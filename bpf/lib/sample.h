@@ -19,19 +19,42 @@ static __always_inline struct ftctl_sample_key sample_key(const struct ftctl_flo
 	return (struct ftctl_sample_key){flow->id, !!(flow->flags & FTCTL_F_REPLY)};
 }
 
+/* Bytes behind the L4 header, of one segment. */
+static __always_inline __u32 sample_payload(const struct packet *pkt)
+{
+	return pkt->seglen - pkt->hdrlen;
+}
+
 /*
  * What tells one packet of a flow from another, beside ID and length: TCP's sequence number; else how the
  * payload begins, for IPv6 has no ID, and many senders of IPv4 leave it zero.
  */
 static __always_inline __u32 sample_tag(struct context *ctx, const struct packet *pkt)
 {
-	__u32 start[4];
+	__u32 start[4] = {}, off = pkt->l3 + pkt->hdrlen, payload = sample_payload(pkt);
 
-	if (pkt->proto == IPPROTO_TCP || pkt->seglen < pkt->hdrlen + sizeof(start) ||
-	    !ctx_load(ctx, pkt->l3 + pkt->hdrlen, start, sizeof(start)))
-		return pkt->l4_tag;
+	if (pkt->proto == IPPROTO_TCP) {
+		if (!packet_v6(pkt))
+			return pkt->l4_tag;
+		/* its pure ACKs share a sequence number */
+		off = pkt->l3 + sizeof(struct ipv6hdr) + offsetof(struct tcphdr, ack_seq);
+		if (!ctx_load(ctx, off, start, sizeof(start[0])))
+			return pkt->l4_tag;
+	} else if (payload >= sizeof(start)) {
+		if (!ctx_load(ctx, off, start, sizeof(start)))
+			return pkt->l4_tag;
+	} else if (payload >= sizeof(start[0])) {
+		if (!ctx_load(ctx, off, start, sizeof(start[0])))
+			return pkt->l4_tag;
+	}
 	return pkt->l4_tag ^ start[0] * 0x9e3779b1 ^ start[1] * 0x85ebca77 ^ start[2] * 0xc2b2ae3d ^
 	       start[3] * 0x27d4eb2f;
+}
+
+/* Nothing but its length to tell it by: another one could be taken for it. */
+static __always_inline bool sample_is_blank(const struct packet *pkt)
+{
+	return pkt->proto != IPPROTO_TCP && !pkt->ip_id && sample_payload(pkt) < sizeof(__u32);
 }
 
 static __always_inline void sample_put(struct context *ctx, const struct packet *pkt,
@@ -52,7 +75,7 @@ static __always_inline void sample_put(struct context *ctx, const struct packet 
 
 	if (cfg->watch_until_ns < now + SAMPLE_WATCH_NS / 2)
 		cfg->watch_until_ns = now + SAMPLE_WATCH_NS;
-	if (old && now - old->ts_ns < SAMPLE_HOLD_NS)
+	if (sample_is_blank(pkt) || (old && now - old->ts_ns < SAMPLE_HOLD_NS))
 		return;
 	bpf_map_update_elem(&samples, &key, &sample, BPF_ANY);
 }

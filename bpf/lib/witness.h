@@ -204,6 +204,7 @@ static __always_inline void witness_see(struct __sk_buff *skb)
 	what = witness_compare(skb, &room->pkt, &room->out, &ref, path, sample);
 	if (what == WITNESS_UNRELATED)
 		return;
+	bpf_map_delete_elem(&samples, &key); /* answered: no later packet is compared with it */
 	if (what == WITNESS_STALE) {
 		flow_set_state(flow, FTCTL_FLOW_LIVE, FTCTL_FLOW_PENDING);
 		return;

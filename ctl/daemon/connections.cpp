@@ -103,8 +103,6 @@ void Connections::consider(CtEntry entry, bool from_dump)
 
 Decision<Ways> Connections::ways_for(const CtEntry &entry)
 {
-    if (kernel_.policy_routed())
-        return refuse(FTCTL_R_POLICY_ROUTED);
     // A policy sees packets before SNAT and after DNAT (forward) or as they leave (output).
     const Tuple forwarded{entry.orig.src, entry.reply.src, entry.orig.sport, entry.reply.sport,
                           entry.orig.proto};

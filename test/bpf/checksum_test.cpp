@@ -32,29 +32,32 @@ Packet found(const Packet &packet)
     return packet;
 }
 
+/// A packet whose last payload word makes `check` give the wanted checksum.
+template <typename Check>
+Packet aim(const Scenario &s, std::uint16_t wanted, Check &&check)
+{
+    Packet in = s.packet(64);
+    const auto set = [&](std::uint16_t word) {
+        in.payload[62] = static_cast<std::uint8_t>(word >> 8);
+        in.payload[63] = static_cast<std::uint8_t>(word);
+    };
+    set(0);
+    // The checksum is the complement of a sum: what is missing from the sum goes into the word.
+    set(add16(static_cast<std::uint16_t>(~wanted), check(in)));
+    if (check(in) != wanted)
+        throw std::logic_error("the payload does not give this checksum");
+    return found(in);
+}
+
 /// Sets the last payload word so that the packet leaves with the wanted (unfinished) L4 checksum.
 Packet aim_out(const Scenario &s, std::uint16_t wanted)
 {
-    Packet in = s.packet(64);
-    for (unsigned word = 0; word < 0x10000; ++word) {
-        in.payload[62] = static_cast<std::uint8_t>(word >> 8);
-        in.payload[63] = static_cast<std::uint8_t>(word);
-        if (l4_check(s.forwarded(in)) == wanted)
-            return found(in);
-    }
-    throw std::logic_error("no payload gives this checksum");
+    return aim(s, wanted, [&](const Packet &in) { return l4_check(s.forwarded(in)); });
 }
 
 Packet aim_in(const Scenario &s, std::uint16_t wanted)
 {
-    Packet in = s.packet(64);
-    for (unsigned word = 0; word < 0x10000; ++word) {
-        in.payload[62] = static_cast<std::uint8_t>(word >> 8);
-        in.payload[63] = static_cast<std::uint8_t>(word);
-        if (l4_check(in) == wanted)
-            return found(in);
-    }
-    throw std::logic_error("no payload gives this checksum");
+    return aim(s, wanted, l4_check);
 }
 
 } // namespace
