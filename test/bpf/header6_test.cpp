@@ -158,6 +158,8 @@ TEST_CASE("what a tunnel over IPv6 inherits and what it sets", "[header6]")
 TEST_CASE("a drawn flow label is the flow's own, and never 0", "[header6]")
 {
     for (Scenario s : over6(false)) {
+        if (s.changes_family_in_vain())
+            continue;
         s.install();
         s.change_path([](ftctl_path_body &body) { body.flags |= FTCTL_P_DRAWN; });
         const auto label = [&](const Packet &in) {

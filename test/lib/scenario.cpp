@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <sys/utsname.h>
 #include <utility>
 
 #include <catch2/catch.hpp>
@@ -380,6 +382,17 @@ Packet Scenario::forwarded(const Packet &in) const
     return out;
 }
 
+bool Scenario::changes_family_in_vain() const
+{
+    static const bool old = [] {
+        utsname name{};
+        unsigned major = 0, minor = 0;
+        return uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
+               (major < 6 || (major == 6 && minor < 3));
+    }();
+    return old && hook == Hook::tc && in_tunnel() && in_outer6() != v6;
+}
+
 std::string Scenario::describe() const
 {
     static constexpr const char *kNames[] = {"none", "snat-addr", "snat", "dnat-addr", "dnat", "both"};
@@ -469,6 +482,10 @@ void check_frame(Packet want, const Bytes &got)
 
 void expect_fast(const Scenario &scenario, const Packet &in, Gso gso)
 {
+    if (scenario.changes_family_in_vain()) {
+        expect_pass(scenario, in, {FTCTL_R_HEADROOM}, gso);
+        return;
+    }
     INFO(scenario.describe());
     const auto before = Rig::get().flow(scenario.key());
     const auto other_before = Rig::get().flow(scenario.other_direction().key());

@@ -101,6 +101,10 @@ struct Scenario {
     /// What the slow path sends for it. Only for packets that it forwards.
     [[nodiscard]] Packet forwarded(const Packet &in) const;
 
+    /// Before 6.3, TC cannot take off a tunnel whose outer header is of the other family: the packet is the
+    /// stack's.
+    [[nodiscard]] bool changes_family_in_vain() const;
+
     [[nodiscard]] std::string describe() const;
 };
 
