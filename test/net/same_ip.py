@@ -197,6 +197,9 @@ class V6:
         if frame[:2] == b"\x33\x33" and frame[20] == frames.HOP_BY_HOP and frame[54:55] == b"\x3a" \
                 and frame[62:63] == b"\x8f":
             return None
-        if frame[20] == frames.FRAGMENT:
-            return frame[:58] + bytes(4) + frame[62:]
+        at, following = 54, frame[20]
+        while following in (frames.HOP_BY_HOP, frames.ROUTING, frames.DEST_OPTIONS) and at + 8 <= len(frame):
+            following, at = frame[at], at + 8 * (frame[at + 1] + 1)
+        if following == frames.FRAGMENT and at + 8 <= len(frame):
+            return frame[:at + 4] + bytes(4) + frame[at + 8:]
         return frame
