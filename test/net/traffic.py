@@ -286,12 +286,14 @@ def connect(netns, target, source=None, timeout=10):
 
 
 def download(netns, target, want, source=None):
-    """Fetches a blob and compares it."""
+    """Fetches a blob and compares it. Returns the own port."""
     with connect(netns, target, source, 30) as connection:
+        port = connection.getsockname()[1]
         connection.sendall(b"get\n")
         got = read_all(connection)
     check(got == want, f"download of {len(want)} bytes arrived as {len(got)} bytes, "
                        f"{'different' if len(got) == len(want) else 'cut short'}")
+    return port
 
 
 def upload(netns, target, blob, source=None):
