@@ -6,9 +6,8 @@
 #ifndef FTCTL_LIB_ADJUST_H
 #define FTCTL_LIB_ADJUST_H
 
+#include "parse_l2.h"
 #include "write.h"
-
-#define PPPOE_BYTES 8
 
 /* Since 6.3 (a flag of an anonymous enum: CO-RE cannot ask for it). */
 #define ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
@@ -73,9 +72,8 @@ static __always_inline bool tc_room(struct __sk_buff *skb, int bytes, __u64 flag
 static __always_inline enum adjusted tc_outer_room(struct __sk_buff *skb, const struct ftctl_path_body *path,
 						   const struct packet *pkt)
 {
-	int old = pkt->outer_len, new = (int)path_outer_len(path), pppoe = path->pppoe ? PPPOE_BYTES : 0;
+	int old = pkt->outer_len, new = (int)path_outer_len(path), pppoe = path->pppoe ? PPPOE_HLEN : 0;
 	__u64 flags = 0;
-
 	enum adjusted failed = ADJUST_UNTOUCHED;
 
 	if (pkt->key.tunnel == path->tunnel)
@@ -145,19 +143,19 @@ static __always_inline bool tc_push_tags(struct __sk_buff *skb, const struct ftc
 
 /* Ethernet and PPPoE, without the tags. */
 static __always_inline bool tc_write_l2(struct __sk_buff *skb, const struct ftctl_path_body *path,
-					const struct packet *pkt, __u32 l3_len)
+					__u32 l3_len)
 {
 	__u32 at = 2 * ETH_ALEN + (path->vlans & 3) * 4;
 	void *to = ctx_data(skb);
 
-	if (to + ETH_HLEN + PPPOE_BYTES > ctx_data_end(skb))
+	if (to + ETH_HLEN + PPPOE_HLEN > ctx_data_end(skb))
 		return false;
 	copy_words(to, path->l2, 2 * ETH_ALEN);
 	copy_words(to + 2 * ETH_ALEN, path->l2 + at, 2);
 	if (path->pppoe) {
 		__u16 len = bpf_htons((__u16)(l3_len + 2)); /* with the PPP protocol */
 
-		copy_words(to + ETH_HLEN, path->l2 + at + 2, PPPOE_BYTES);
+		copy_words(to + ETH_HLEN, path->l2 + at + 2, PPPOE_HLEN);
 		__builtin_memcpy(to + ETH_HLEN + 4, &len, sizeof(len));
 	}
 	return true;
@@ -167,10 +165,10 @@ static __always_inline bool ctx_write(struct __sk_buff *skb, const struct ftctl_
 				      const struct flow_ref *ref, const struct packet *pkt)
 {
 	__u32 outer_len = path_outer_len(path);
-	__u32 l2_len = ETH_HLEN + (path->pppoe ? PPPOE_BYTES : 0);
+	__u32 l2_len = ETH_HLEN + (path->pppoe ? PPPOE_HLEN : 0);
 
 	if (!write_inner(skb, l2_len + outer_len, ref, pkt) ||
-	    !tc_write_l2(skb, path, pkt, pkt->len + outer_len) || !write_outer(skb, l2_len, path, pkt))
+	    !tc_write_l2(skb, path, pkt->len + outer_len) || !write_outer(skb, l2_len, path, pkt))
 		return false;
 	if (path->tunnel == FTCTL_TUNNEL_IPV6) {
 		void *outer = ctx_data(skb) + l2_len;

@@ -195,9 +195,8 @@ void Engine::settle_routes()
     const auto by_device = [&](const Connection &conn) {
         return std::any_of(std::begin(conn.dir), std::end(conn.dir), [&](const Connection::Direction &dir) {
             const Way *way = connections_->paths().way(dir.path);
-            return way && std::any_of(dirty.devices.begin(), dirty.devices.end(), [&](std::uint32_t index) {
-                       return way->oif == index || way->l3_oif == index || way->neigh_dev == index;
-                   });
+            return way && std::any_of(dirty.devices.begin(), dirty.devices.end(),
+                                      [&](std::uint32_t index) { return way->uses(index); });
         });
     };
     if (dirty.settings) {
@@ -294,12 +293,11 @@ void Engine::release_device(std::uint32_t ifindex)
 {
     (void)connections_->remove_if(
         [&](const Connection &conn) {
-            return std::any_of(
-                std::begin(conn.dir), std::end(conn.dir), [&](const Connection::Direction &dir) {
-                    const Way *way = connections_->paths().way(dir.path);
-                    return way &&
-                           (way->oif == ifindex || way->l3_oif == ifindex || way->neigh_dev == ifindex);
-                });
+            return std::any_of(std::begin(conn.dir), std::end(conn.dir),
+                               [&](const Connection::Direction &dir) {
+                                   const Way *way = connections_->paths().way(dir.path);
+                                   return way && way->uses(ifindex);
+                               });
         },
         "device");
 }

@@ -51,6 +51,11 @@ struct Way {
     std::uint16_t mtu = 0;              ///< largest inner L3 packet
     std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in, mode is the one of these packets
 
+    /// A change of this device may change the way.
+    [[nodiscard]] bool uses(std::uint32_t ifindex) const
+    {
+        return oif == ifindex || l3_oif == ifindex || neigh_dev == ifindex;
+    }
     auto operator<=>(const Way &) const = default;
 };
 
