@@ -40,18 +40,20 @@ class Scenario:
         """The router's device that its route to the server names."""
         return "tun0" if self.tunnel else "wan0"
 
-    def packet(self, sport, outside):
-        """A UDP packet of the measured direction: as it is between router and remote (outside), or at the client."""
+    def ends(self, sport, outside):
+        """((address, port) of the sender, of the receiver) in the measured direction: as packets carry them between
+        router and remote (outside, in the tunnel), or at the client."""
         near = CLIENT
         if self.masquerade and outside:
             near = TUN_NEAR if self.tunnel else WAN_NEAR
-        ends = [(near, sport), (SERVER, PORT)]
-        hops = [WAN_NEAR, WAN_FAR]
-        if not self.up:
-            ends.reverse()
-            hops.reverse()
-        (src, sport), (dst, dport) = ends
+        ends = (near, sport), (SERVER, PORT)
+        return ends if self.up else ends[::-1]
+
+    def packet(self, sport, outside):
+        """A UDP packet of the measured direction (see ends())."""
+        (src, sport), (dst, dport) = self.ends(sport, outside)
         packet = ipv4(src, dst, UDP, udp(src, dst, sport, dport, bytes(L3_LENGTH - 28)))
+        hops = (WAN_NEAR, WAN_FAR) if self.up else (WAN_FAR, WAN_NEAR)
         return TUNNELS[self.tunnel].push(*hops, packet) if self.tunnel and outside else packet
 
     def arriving(self, sport):
