@@ -316,7 +316,7 @@ class Lab:
         self.daemon.send_signal(how)
         self.daemon.wait(10)
 
-    def ftctl_raw(self, *args, as_json=False, timeout=20):
+    def ftctl_raw(self, *args, as_json=False, timeout=60):
         argv = [os.path.join(BIN, "ftctl"), "-i", self.instance] + (["-j"] if as_json else [])
         return self[self.router].run(*argv, *args, ok=False, timeout=timeout)
 

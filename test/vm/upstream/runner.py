@@ -99,12 +99,12 @@ def run_row(bench, row, seed):
     """Returns a few words about what was seen."""
     lab = bench.ready(row)
     with contextlib.ExitStack() as stack:
-        for stage in row.stages:
-            stack.enter_context(topology.STAGES[stage](lab))
+        for stage in topology.stages(row):
+            stack.enter_context(stage(lab, row))
         stack.enter_context(bench.attached_for(row))
         rules.load(bench.router, row)
         bench.far.counters("netdev arrived", reset=True)
-        server = (topology.NS2, topology.PORT)
+        server = (row.ip.ns2, topology.PORT)
         target = (topology.DNAT_ADDR, topology.DNAT_PORT) if row.nat in ("dnat", "both") else server
         try:
             exchange = Exchange(lab["ns1"], lab["ns2"], target, server, row.size, seed)
