@@ -199,7 +199,8 @@ Reply Engine::cmd_detach(const json &request)
         reply.errors.push_back(saved.error());
     dirty_.everything = true;
     want_resync_ = true;
-    if (!reply.errors.empty() && devices.size() == reply.errors.size())
+    if (!reply.errors.empty() && std::none_of(devices.begin(), devices.end(),
+                                              [](const json &device) { return device["changed"] == true; }))
         return failure(reply.errors.front());
     reply.data = {{"devices", devices}};
     return reply;

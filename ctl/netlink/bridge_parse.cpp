@@ -13,10 +13,6 @@
 namespace ftctl::nl {
 namespace {
 
-// Newer than the oldest uapi headers this is built with.
-constexpr unsigned br_boolopt_mst_enable = 2;
-constexpr std::uint16_t ifla_brport_locked = 41;
-
 void add_range(std::vector<BridgeVlan> &vlans, std::uint16_t first, std::uint16_t last, std::uint16_t flags)
 {
     constexpr std::uint16_t max_vid = 4094;
@@ -113,7 +109,7 @@ BridgeConfig parse_bridge(const Attr &data)
             bridge.vlan_proto = a.be16().value_or(ETH_P_8021Q);
         } else if (a.type == IFLA_BR_MULTI_BOOLOPT) {
             const auto options = load<br_boolopt_multi>(a.data);
-            bridge.mst = options && (options->optval & (1U << br_boolopt_mst_enable));
+            bridge.mst = options && (options->optval & (1U << BR_BOOLOPT_MST_ENABLE));
         }
     }
     return bridge;
@@ -127,7 +123,7 @@ BridgePort parse_bridge_port(const Attr &data)
             port.forwarding = a.u8() == BR_STATE_FORWARDING;
         else if (a.type == IFLA_BRPORT_VLAN_TUNNEL)
             port.vlan_tunnel = a.u8().value_or(1) != 0;
-        else if (a.type == ifla_brport_locked)
+        else if (a.type == IFLA_BRPORT_LOCKED)
             port.locked = a.u8().value_or(1) != 0;
     }
     return port;
