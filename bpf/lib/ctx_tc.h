@@ -156,15 +156,6 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 	return bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
 }
 
-/* rt_tos2priority(): what ip_forward() sets for qdiscs and VLAN priorities. */
-static __always_inline __u32 tos_priority(__u8 tos)
-{
-	/* ip_tos2prio[16], four bits each, index 0 lowest */
-	const __u64 table = 0x4444666622220010ULL;
-
-	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
-}
-
 static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)
 {
 	struct tc_scratch *sc = scratch_get();

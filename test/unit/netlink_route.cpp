@@ -291,7 +291,8 @@ TEST_CASE("netlink: the packet inside decides the mode of an any tunnel", "[netl
 
 TEST_CASE("netlink: links of other families and namespaces", "[netlink]")
 {
-    CHECK_FALSE(parse_exact(link_message(AF_BRIDGE, RTM_DELLINK).bytes(), nl::parse_rt_event));
+    CHECK_FALSE(parse_exact(link_message(AF_INET6, RTM_NEWLINK).bytes(), nl::parse_rt_event));
+    CHECK_FALSE(parse_exact(link_message(AF_BRIDGE, RTM_DELLINK).bytes(), nl::parse_link));
     Builder b = link_message();
     b.u32(IFLA_LINK, 3).u32(IFLA_LINK_NETNSID, 0).u8(IFLA_OPERSTATE, IF_OPER_LOWERLAYERDOWN);
     b.nest(IFLA_XDP, [&] {
@@ -415,16 +416,15 @@ TEST_CASE("VLAN devices", "[netlink]")
     });
     CHECK(v.tag == VlanTag{ETH_P_8021AD, 4094});
     CHECK_FALSE(v.keeps_tag);
-    CHECK_FALSE(v.egress_priorities);
+    CHECK(v.tag.pcp == 0);
     v = vlan([&](Builder &b) {
         b.u16(IFLA_VLAN_ID, 10);
         flags(b, 0);
         b.nest(IFLA_VLAN_EGRESS_QOS, [&] {
-            const ifla_vlan_qos_mapping map{0, 3};
-            b.put(IFLA_VLAN_QOS_MAPPING, &map, sizeof(map));
+            for (const ifla_vlan_qos_mapping map : {ifla_vlan_qos_mapping{0, 3}, {6, 7}, {8, 1}})
+                b.put(IFLA_VLAN_QOS_MAPPING, &map, sizeof(map));
         });
     });
-    CHECK(v.tag == VlanTag{ETH_P_8021Q, 10});
+    CHECK(v.tag == VlanTag{ETH_P_8021Q, 10, 0x07000003}); // priority 8 is none that ip_forward() gives
     CHECK(v.keeps_tag);
-    CHECK(v.egress_priorities);
 }
