@@ -39,10 +39,10 @@ class Router(lab.Lab):
     """One router and its two ends. daemon: start ftctld; attach: and attach it, at this hook."""
 
     def __init__(self, tag, variant, hook, *, daemon, attach):
+        self.senders, self.receivers = {}, {}
         six = any(ip.version == 6 for ip in variant.families)
         super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if six else False)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
-        self.sockets = {}
         self.flip = False  # a fault: one bit of some frames changes before it is compared
         try:
             (variant.links or Router.wires)(self)
@@ -51,8 +51,9 @@ class Router(lab.Lab):
                 self._tunnel(variant.device)
             if variant.extra:
                 self["R"].ip(variant.extra)
-            for side, dev in (("L", "la"), ("W", "wa")):
-                self.sockets[side] = self._socket(side, dev)
+            for side, dev, hear in (("L", "la", "la"), ("W", "wa", variant.hear)):
+                self.senders[side] = self._socket(side, dev, _ETH_P_ALL if hear == dev else 0)
+                self.receivers[side] = self.senders[side] if hear == dev else self._socket(side, hear, _ETH_P_ALL)
             if daemon:
                 self._daemon()
         except BaseException:
@@ -145,25 +146,25 @@ class Router(lab.Lab):
         return next(item["counter"]["packets"] for item in json.loads(text)["nftables"] if "counter" in item)
 
     def close(self):
-        for sock in getattr(self, "sockets", {}).values():
+        for sock in (*self.senders.values(), *self.receivers.values()):
             sock.close()
         super().close()
 
     # ------------------------------------------------------------- packet sockets
 
-    def _socket(self, side, dev):
+    def _socket(self, side, dev, protocol):
         sock = self[side].socket(socket.AF_PACKET, socket.SOCK_RAW)
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
         sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 4 << 20)
         sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         sock.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
-        sock.bind((dev, _ETH_P_ALL))
+        sock.bind((dev, protocol))
         sock.setblocking(False)
         return sock
 
     def send(self, side, frame):
         try:
-            self.sockets[side].send(frame)
+            self.senders[side].send(frame)
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.EMSGSIZE):
                 return  # more than the link takes (R's MTU and 4 bytes): not sent at either router
@@ -173,8 +174,8 @@ class Router(lab.Lab):
         """All frames that are there, waiting at most timeout seconds for the first one:
         (side, frame, state), state telling whether checksum or VLAN tag are still outside of it."""
         got = []
-        ready, _, _ = select.select(self.sockets.values(), [], [], timeout)
-        for side, sock in self.sockets.items():
+        ready, _, _ = select.select(self.receivers.values(), [], [], timeout)
+        for side, sock in self.receivers.items():
             while sock in ready:
                 try:
                     frame, extra, flags, _ = sock.recvmsg(65536, 256)
@@ -192,7 +193,7 @@ class Router(lab.Lab):
     def drops(self):
         """Frames the packet sockets themselves lost."""
         return sum(struct.unpack("II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
-                   for sock in self.sockets.values())
+                   for sock in self.receivers.values())
 
 
 def _state(ancillary):

@@ -59,6 +59,7 @@ class Variant:
     slow_in: bool = False  # what comes out of the tunnel is the stack's on this kernel
     links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
     outside: str = "rb"  # R's device towards W
+    hear: str = "wa"  # where W looks at what arrives: below a VLAN device it sees the tag, too
     attach: tuple = ("ra", "rb")
     extra: str = ""  # more lines for ip(8) in R, at last
     nft: str = ""  # more rules in R

@@ -62,6 +62,8 @@ def vlans(router, *, tags):
 
 
 DOT1Q = functools.partial(vlans, tags=(("802.1Q", 10),))
+PRIORITIES = "link set wan type vlan egress-qos-map 0:3 2:1 4:5 6:7"
+IN_VLAN = {"links": DOT1Q, "outside": "wan", "hear": "wa0"}
 QINQ = functools.partial(vlans, tags=(("802.1ad", 100), ("802.1Q", 20)))
 
 
@@ -180,15 +182,16 @@ ROWS = {row.name: row for row in (
     tunnel("bridge-6in4", "tos inherit", "6in4", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
 
     # VLAN devices of R; ftctl is attached to what is below them, or to the VLAN device itself.
-    Row("vlan", links=DOT1Q, outside="wan", quick=True, **NAT["both"]),
+    Row("vlan", **IN_VLAN, quick=True, **NAT["both"]),
     Row("qinq", links=QINQ, outside="wan", **NAT["masquerade"]),
-    Row("vlan-itself", links=DOT1Q, outside="wan", attach=("ra", "wan"), **NAT["masquerade"]),
-    tunnel("vlan-ipip", "tos inherit", links=DOT1Q, outside="wan", **NAT["both"]),
+    Row("vlan-itself", **IN_VLAN, attach=("ra", "wan"), **NAT["masquerade"]),
+    tunnel("vlan-ipip", "tos inherit", **IN_VLAN, **NAT["both"]),
     tunnel("qinq-ipip", "ttl 40", links=QINQ, outside="wan", **NAT["dnat"]),
-    tunnel("vlan-ip6ip6", "encaplimit 4", "ip6ip6", links=DOT1Q, outside="wan", **NAT["masquerade"]),
+    tunnel("vlan-ip6ip6", "encaplimit 4", "ip6ip6", **IN_VLAN, **NAT["masquerade"]),
     tunnel("qinq-4in6", "encaplimit none", "4in6", links=QINQ, outside="wan", **NAT["both"]),
-    Row("vlan-priorities", links=DOT1Q, outside="wan", refused="path",
-        extra="link set wan type vlan egress-qos-map 0:3 4:5"),
+    Row("vlan-priorities", **IN_VLAN, extra=PRIORITIES, **NAT["masquerade"]),
+    Row("vlan-priorities6", V6, **IN_VLAN, extra=PRIORITIES),
+    tunnel("vlan-priorities-ipip", "tos inherit", **IN_VLAN, extra=PRIORITIES),
 
     # Policy routing: right where the rule asks what the daemon knows, else refused.
     ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),

@@ -4,7 +4,7 @@ import dataclasses
 import random
 import typing
 
-from topology import TUNNELS, V4, V6, Mtus
+from topology import IP6IP6, IP6IP6_LIMIT, IPIP, IPV4_IN_6, IPV6_IN_4, V4, V6, Family, Mtus, Tunnel
 
 MIB = 1 << 20
 IPV6_MIN_MTU = 1280
@@ -24,29 +24,17 @@ class Row:
     expect: str = "fast"
     nat: str = ""  # masquerade, dnat, both
     dscp: str = ""  # the hook of nsr1 where a rule sets cs3: ingress, egress, forward
-    tunnel_name: str = ""  # between the routers
-    inner: typing.Any = V4  # the family, where there is no tunnel that says it
+    tunnel: typing.Optional[Tunnel] = None  # between the routers
+    inner: Family = V4  # where there is no tunnel that says it
     stages: tuple = ()
-    attach: tuple = ()  # beside veth0 and veth1, which always are
     pmtu: bool = True  # False: the ends send without DF, nsr1 sends no ICMP
     hook: str = "tc"
     mtus: Mtus = Mtus()
     size: int = 2 * MIB
 
     @property
-    def tunnel(self):
-        return TUNNELS[self.tunnel_name] if self.tunnel_name else None
-
-    @property
     def ip(self):
         return self.tunnel.inner if self.tunnel else self.inner
-
-
-@dataclasses.dataclass(frozen=True)
-class Later:
-    """A scenario of upstream's that waits for something ftctl cannot do yet."""
-    name: str
-    needs: str
 
 
 XDP = {"hook": "xdp", "mtus": Mtus(2000, 1500, 2000)}  # a frame has to fit into a page
@@ -67,44 +55,36 @@ ROWS = (
     Row("masquerade", nat="masquerade"),
     Row("dnat", nat="dnat"),
     Row("nat", nat="both"),
-    Row("ipip", tunnel_name="ipip"),
-    Row("ipip-nopmtu", tunnel_name="ipip", **FRAGMENTED),
-    Row("ipip-masquerade", nat="masquerade", tunnel_name="ipip"),
-    Row("ipip-nat", nat="both", tunnel_name="ipip"),
-    Row("ipip-over-vlan", tunnel_name="ipip", stages=("vlan",)),
+    Row("ipip", tunnel=IPIP),
+    Row("ipip-nopmtu", tunnel=IPIP, **FRAGMENTED),
+    Row("ipip-masquerade", nat="masquerade", tunnel=IPIP),
+    Row("ipip-nat", nat="both", tunnel=IPIP),
+    Row("ipip-over-vlan", tunnel=IPIP, stages=("vlan",)),
     Row("ipv6", inner=V6),
     Row("direct-return-ipv6", "slow", inner=V6, stages=("direct-return",)),
-    Row("ip6ip6", tunnel_name="ip6ip6"),
-    Row("ip6ip6-limit", tunnel_name="ip6ip6-limit"),
-    Row("ip6ip6-over-vlan", tunnel_name="ip6ip6", stages=("vlan",)),
-    Row("4in6", tunnel_name="4in6"),
-    Row("4in6-over-vlan", tunnel_name="4in6", stages=("vlan",)),
-    Row("6in4", tunnel_name="6in4"),
-    Row("6in4-over-vlan", tunnel_name="6in4", stages=("vlan",)),
+    Row("ip6ip6", tunnel=IP6IP6),
+    Row("ip6ip6-limit", tunnel=IP6IP6_LIMIT),
+    Row("ip6ip6-over-vlan", tunnel=IP6IP6, stages=("vlan",)),
+    Row("4in6", tunnel=IPV4_IN_6),
+    Row("4in6-over-vlan", tunnel=IPV4_IN_6, stages=("vlan",)),
+    Row("6in4", tunnel=IPV6_IN_4),
+    Row("6in4-over-vlan", tunnel=IPV6_IN_4, stages=("vlan",)),
     Row("vlan-nat", nat="both", stages=("vlan",)),
     Row("qinq", stages=("vlan", "qinq")),
-    Row("bridge-port-nat", "refused:device:br0", nat="both", stages=("bridge",)),
-    Row("bridge-port-ipip", "refused:device:br0", tunnel_name="ipip", stages=("bridge",)),
-    Row("bridge-nat", nat="both", stages=("bridge",), attach=("br0",)),
-    Row("bridge-ipip", tunnel_name="ipip", stages=("bridge",), attach=("br0",)),
-    Row("bridge-ip6ip6", tunnel_name="ip6ip6", stages=("bridge",), attach=("br0",)),
-    Row("bridge-over-vlan", nat="both", stages=("bridge", "inside-vlan"), attach=("br0",)),
+    Row("bridge-nat", nat="both", stages=("bridge",)),
+    Row("bridge-ipip", tunnel=IPIP, stages=("bridge",)),
+    Row("bridge-ip6ip6", tunnel=IP6IP6, stages=("bridge",)),
+    Row("bridge-over-vlan", nat="both", stages=("bridge", "inside-vlan")),
     Row("ipsec", "refused:xfrm", stages=("ipsec",), size=MIB // 2),
     Row("ipsec-ipv6", inner=V6, stages=("ipsec",)),  # the policies are for IPv4
     Row("xdp", **XDP),
     Row("xdp-nopmtu", **FRAGMENTED, **XDP),
     Row("xdp-nat", nat="both", **XDP),
-    Row("xdp-ipip-nat", nat="both", tunnel_name="ipip", **XDP),
-    Row("xdp-ip6ip6", tunnel_name="ip6ip6", **XDP),
-    Row("xdp-4in6", tunnel_name="4in6", **XDP),
-    Row("xdp-6in4", tunnel_name="6in4", **XDP),
+    Row("xdp-ipip-nat", nat="both", tunnel=IPIP, **XDP),
+    Row("xdp-ip6ip6", tunnel=IP6IP6, **XDP),
+    Row("xdp-4in6", tunnel=IPV4_IN_6, **XDP),
+    Row("xdp-6in4", tunnel=IPV6_IN_4, **XDP),
 )
-
-LATER = (
-    Later("bridge-port-fast", "bridge ports as devices (today: attach the bridge itself, as row bridge-nat does)"),
-    Later("upper-device-counters", "nothing: fast packets do not count on tunnels and bridges, by design (README)"),
-)
-
 
 def rerun(seed):
     """The transfers once more with three random MTUs and a random size of the files."""

@@ -54,13 +54,11 @@ class Tunnel:
     room: int
 
 
-TUNNELS = {
-    "ipip": Tunnel("ipip", V4, V4, 20),
-    "ip6ip6": Tunnel("ip6tnl mode ip6ip6 encaplimit none", V6, V6, 40),
-    "ip6ip6-limit": Tunnel("ip6tnl mode ip6ip6 encaplimit 4", V6, V6, 48),
-    "4in6": Tunnel("ip6tnl mode ipip6 encaplimit none", V4, V6, 40),
-    "6in4": Tunnel("sit ttl 255", V6, V4, 20),
-}
+IPIP = Tunnel("ipip", V4, V4, 20)
+IP6IP6 = Tunnel("ip6tnl mode ip6ip6 encaplimit none", V6, V6, 40)
+IP6IP6_LIMIT = Tunnel("ip6tnl mode ip6ip6 encaplimit 4", V6, V6, 48)
+IPV4_IN_6 = Tunnel("ip6tnl mode ipip6 encaplimit none", V4, V6, 40)
+IPV6_IN_4 = Tunnel("sit ttl 255", V6, V4, 20)
 
 
 @dataclasses.dataclass(frozen=True)
