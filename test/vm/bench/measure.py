@@ -47,9 +47,8 @@ class Path:
     hook: str = ""  # of ftctl
     bare: bool = False
 
-    @property
-    def fast(self):
-        return self.flowtable or bool(self.hook)
+    def fast(self, scenario):
+        return (self.flowtable and scenario.rival) or bool(self.hook)
 
 
 PATHS = (Path("conntrack"), Path("flowtable", flowtable=True), Path("ftctl-tc", hook="tc"),
@@ -239,7 +238,7 @@ class Bench:
             return self.lab.live(proto="udp", sport=self.sport)
         entries = self.lab["router"].run("conntrack", "-L", "-f", f"ipv{self.scenario.ip.version}", "-p", "udp",
                                          "--sport", str(self.sport), ok=False).stdout
-        return ("[OFFLOAD]" if path.flowtable else "[ASSURED]") in entries
+        return ("[OFFLOAD]" if path.fast(self.scenario) else "[ASSURED]") in entries
 
     def attach(self, hook):
         if hook == "xdp":
@@ -275,9 +274,10 @@ class Bench:
             wait_until(lambda: self.ready(path), PATIENCE, f"the flow is ready for {path.name}", 0.3)
             check(flow.answered() > 0, "no datagram was answered")
             flow.stop()
-            self.generate(row, path.fast)
+            fast = path.fast(self.scenario)
+            self.generate(row, fast)
             if not self.options["quick"]:
-                self.tcp(row, path.fast)
+                self.tcp(row, fast)
         finally:
             if path.hook and self.lab.alive():
                 self.lab.detach()
