@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a row has to show beside two files that arrived as they were sent."""
 from lab import check, check_equal
+from topology import NS1, NSR1, TUN1
 
 LIVE_S = 40  # emulated processors are slow, and a busy machine makes them slower
 # At TC the trickle's packet may be an aggregated one of 64 KiB, 3 % of a file of 2 MiB.
@@ -9,14 +10,14 @@ SLOW_SHARE = 0.15
 
 def segments_too_large(row):
     """Segments as large as the ends agree on do not fit between the routers, and nobody tells them."""
-    between = row.mtus.link - (row.tunnel.room if row.tunnel else 0)
+    between = row.mtus.link - (20 if "ipip" in row.stages else 0)
     return not row.pmtu and min(row.mtus.outer, row.mtus.remote) > between
 
 
 def cannot_grow(row):
     """At TC a packet that is no aggregate cannot be made longer than SKB_MAX_ALLOC, 16 KiB less overhead
     (bpf_skb_adjust_room()): it is left to the stack, as `headroom`."""
-    return row.tunnel and row.hook == "tc" and min(row.mtus.outer, row.mtus.link, row.mtus.remote) > 15000
+    return "ipip" in row.stages and row.hook == "tc" and min(row.mtus.outer, row.mtus.link, row.mtus.remote) > 15000
 
 
 def bounds(row, side):
@@ -66,9 +67,7 @@ def before(lab, row, exchange):
     elif row.expect == "slow":
         for _number in range(20):
             exchange.knock()
-    ip, client = row.ip, row.ip.ns1
-    if row.nat in ("masquerade", "both"):
-        client = ip.tunnel[0] if row.tunnel else ip.tagged[0] if "vlan" in row.stages else ip.nsr1
+    client = (TUN1 if "ipip" in row.stages else NSR1) if row.nat in ("masquerade", "both") else NS1
     check_equal(exchange.peer()[0], client, "the client's address as ns2 sees it")
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The rulesets of the rows, as text for nft, and the counters in them."""
 from lab import Failure, Skip
-from topology import DNAT_ADDR, DNAT_PORT, PORT, V4
+from topology import DNAT_ADDR, DNAT_PORT, NS2, PORT
 
 TABLES = ("inet acceptance", "ip acceptance_nat", "netdev acceptance_mangle")
 MARKED = f"tcp dport {PORT} ip dscp set cs3"
@@ -19,7 +19,7 @@ def forward(row, out):
             {mangle}
             oifname "{out}" tcp dport {PORT} ct mark set 1 counter name routed_orig accept
             ct mark 1 counter name routed_repl accept
-            meta l4proto {{ icmp, ipv6-icmp }} accept
+            ip protocol icmp accept
         }}
         {deaf}
     }}
@@ -30,7 +30,7 @@ def nat(row, inside, out):
     text = ""
     if row.nat in ("dnat", "both"):
         text += f"""chain pre {{ type nat hook prerouting priority dstnat;
-            iifname "{inside}" ip daddr {DNAT_ADDR} tcp dport {DNAT_PORT} dnat to {V4.ns2}:{PORT}
+            iifname "{inside}" ip daddr {DNAT_ADDR} tcp dport {DNAT_PORT} dnat to {NS2}:{PORT}
         }}
         """
     if row.nat in ("masquerade", "both"):
@@ -55,8 +55,7 @@ def mangle(row):
 
 def load(nft, row):
     """Replaces the ruleset of nsr1 by the row's. ftctl's own table stays."""
-    inside = "br0" if "bridge" in row.stages else "veth0"
-    out = "tun0" if row.tunnel else "tagged" if "vlan" in row.stages else "veth1"
+    inside, out = ("br0" if "bridge" in row.stages else "veth0"), ("tun0" if "ipip" in row.stages else "veth1")
     text = "".join(f"table {name} {{ }}\ndelete table {name}\n" for name in TABLES)
     text += forward(row, out) + nat(row, inside, out) + mangle(row)
     try:
@@ -75,7 +74,6 @@ ARRIVED = f"""table netdev arrived {{
     chain in {{ type filter hook ingress device eth0 priority 0;
         tcp dport {PORT} ip dscp cs3 counter name cs3 accept
         tcp dport {PORT} ip dscp 0 counter name none accept
-        tcp dport {PORT} ip6 dscp 0 counter name none accept
         tcp dport {PORT} counter name other
     }}
 }}
