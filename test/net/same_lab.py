@@ -56,6 +56,7 @@ class Router(lab.Lab):
                 self.receivers[side] = self.senders[side] if hear == dev else self._socket(side, hear, _ETH_P_ALL)
             if daemon:
                 self._daemon()
+            self._wait_wired()
         except BaseException:
             self.close()
             raise
@@ -98,6 +99,19 @@ class Router(lab.Lab):
         self["R"].nft(v.nft_rules())
         # The fast run has no window checks; that the daemon sees to this by itself is tested as well.
         self["R"].sysctl_set("net/netfilter/nf_conntrack_tcp_be_liberal", int(not self.attached))
+
+    def _wait_wired(self):
+        """A new veth drops what is sent before its carrier has come round. Asked for its MAC, R answers and forwards
+        nothing: what is compared and counted later has not begun."""
+        v = self.variant
+        for side, end, peer, ip in (("L", "la", "ra", v.ip), ("W", "wa", "rb", v.between)):
+            who, router = (ip.l_host, ip.r_lan) if side == "L" else (ip.w_host, ip.r_wan)
+            question, = ip.solicit(MACS[end], who, router)
+            lab.wait_until(lambda: self._answered(side, question, MACS[peer]), 30, "R answers " + side)
+
+    def _answered(self, side, question, answerer):
+        self.send(side, question)
+        return any(there == side and frame[6:12] == answerer for there, frame, _ in self.receive(0.2))
 
     def _has(self, key):
         with self["R"].entered():
