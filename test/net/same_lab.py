@@ -43,6 +43,7 @@ class Router(lab.Lab):
         super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if variant.ip.version == 6 else False)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
         self.sockets = {}
+        self.wire = {}  # side -> how its frames look on the link, when not as Ethernet alone (test/vm/wires.py)
         self.flip = False  # a fault: one bit of some frames changes before it is compared
         try:
             (variant.links or Router.wires)(self)
@@ -78,7 +79,7 @@ class Router(lab.Lab):
         hosts = [(net, dev, end, k) for net, dev, end in ((v.ip.lan, "ra", "la"), (v.ip.wan, v.outside, "wa"))
                  for k in range(2, 10)]
         neighbours = ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
-                      for net, dev, end, k in hosts + link_local]
+                      for net, dev, end, k in hosts + link_local if not dev.startswith("ppp")]
         self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set %s mtu %d" % (v.outside, v.wan_mtu),
                                 *v.ip.configure(v.outside), *neighbours]))
         for setting in SYSCTLS + v.ip.sysctls.split() + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
@@ -150,6 +151,8 @@ class Router(lab.Lab):
         return sock
 
     def send(self, side, frame):
+        if side in self.wire:
+            frame = self.wire[side].seal(frame)
         try:
             self.sockets[side].send(frame)
         except OSError as error:
@@ -172,9 +175,15 @@ class Router(lab.Lab):
                     raise HarnessError("receiving at %s: %s" % (side, error)) from error
                 if flags & socket.MSG_TRUNC:
                     raise HarnessError("truncated frame at " + side)
+                state = _state(extra)
+                if side in self.wire:
+                    opened = self.wire[side].open(frame, state)
+                    if not opened:
+                        continue
+                    frame, state = opened
                 if self.flip and 314 <= len(frame) <= 414:
                     frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
-                got.append((side, frame, _state(extra)))
+                got.append((side, frame, state))
         return got
 
     def drops(self):

@@ -3,10 +3,14 @@
 differential test (test/net/same_variants.py); another encapsulation is one more row."""
 import dataclasses
 import functools
+import os
+import socket
 
 from lab import Netns, wait_until
 from same_lab import LINK_MTU, MACS
+from same_ip import V6
 from same_variants import Variant
+from wires import Session, Tagged
 
 ENDS = "local 198.51.100.1 remote 198.51.100.2 "
 MACS_AT = {"ra": 10, "rb": 20}  # VLANs of the bridge
@@ -61,7 +65,64 @@ def vlans(router, *, tags):
     router.prepare_end("W", "wa")
 
 
+def raw_vlans(router, *, vid):
+    """R's way to W is a VLAN device; W sees the tags, and sends with them."""
+    router.wires()
+    router["R"].ip(f"link set rb mtu {LINK_MTU}\nlink add link rb name wan type vlan id {vid}\nlink set wan up")
+    router.wire["W"] = Tagged(vid)
+
+
+def sessions(router):
+    """PPPoE sessions of a namespace: (number, device)."""
+    with router["R"].entered(), open("/proc/thread-self/net/pppoe", encoding="ascii") as file:
+        lines = [line.split() for line in file][1:]
+    return [(socket.ntohs(int(number, 16)), dev) for number, _, dev in lines]
+
+
+def pppoe(router, *, vid=0):
+    """R's way to W is a PPPoE session of pppd, with pppd at the other end (behind pppoe-server); the data are W's own.
+    With a VID: over that VLAN."""
+    router.wires()
+    router["R"].ip(f"link set rb mtu {LINK_MTU}")
+    below = {"R": "rb", "W": "wa"}
+    if vid:
+        for side, dev in list(below.items()):
+            below[side] = f"{dev}.{vid}"
+            router[side].ip(f"link add link {dev} name {dev}.{vid} type vlan id {vid}\nlink set {dev}.{vid} up")
+    router["W"].sysctl_set("net/ipv6/conf/default/disable_ipv6", 0)  # of its ppp device, for IPv6CP
+    options = os.path.join(router.tmp, "pppoe-options")
+    with open(options, "w", encoding="ascii") as file:
+        file.write("noauth\n+ipv6\nlcp-echo-interval 0\nnoccp\nnovj\nmtu 1492\nmru 1492\n")
+    router["W"].spawn("pppoe-server", "-F", "-I", below["W"], "-L", "10.64.0.1", "-R", "10.64.0.2", "-O", options)
+    router["R"].spawn("pppd", "plugin", "pppoe.so", f"nic-{below['R']}", "nodetach", "noauth", "noccp", "novj", "noipdefault",
+                      "ipparam", "oracle", "lcp-echo-interval", "0", "mtu", "1492", "mru", "1492", "unit", "0", "+ipv6")
+    wanted = {"inet", "inet6"} if router.variant.ip is V6 else {"inet"}
+    wait_until(lambda: wanted <= {addr["family"] for link in router["R"].ip_json("addr show") if link["ifname"] == "ppp0"
+                                  for addr in link["addr_info"]}, 90, "the PPPoE session is up")
+    session = Session(sessions(router)[0][0])
+    router.wire["W"] = Tagged(vid, session) if vid else session
+
+
+def own_bridge(router, *, vid=0, tagged=False):
+    """R's way to W is a bridge of its own, whose port is rb; with a VID it filters VLANs, and the port is of that one:
+    untagged, the bridge's PVID, or tagged, below a VLAN device."""
+    router.wires()
+    flags = "" if tagged else "pvid untagged"
+    router["R"].ip(f"link set rb address 02:00:00:00:0b:99 mtu {LINK_MTU}\n"
+                   f"link add br0 address {MACS['rb'].hex(':')} type bridge forward_delay 0 mcast_snooping 0 "
+                   f"vlan_filtering {int(bool(vid))} vlan_default_pvid 0\nlink set rb master br0\nlink set br0 up")
+    lines = f"vlan add dev rb vid {vid} {flags}\nvlan add dev br0 vid {vid} self {flags}\n" if vid else ""
+    # W sends with any source address: nothing is learnt from that.
+    router["R"].run("bridge", "-batch", "-", text=f"{lines}link set dev rb learning off\n"
+                    f"fdb replace {MACS['wa'].hex(':')} dev rb master static {f'vlan {vid}' if vid else ''}\n")
+    if tagged:
+        router["R"].ip(f"link add link br0 name wan type vlan id {vid}\nlink set wan up")
+        router.wire["W"] = Tagged(vid)
+
+
 DOT1Q = functools.partial(vlans, tags=(("802.1Q", 10),))
+RAW_DOT1Q = functools.partial(raw_vlans, vid=10)
+PPPOE_VLAN = functools.partial(pppoe, vid=7)
 QINQ = functools.partial(vlans, tags=(("802.1ad", 100), ("802.1Q", 20)))
 
 
@@ -85,6 +146,8 @@ def ruled(name, rule, **more):
                **more)
 
 
+# What has no meaning in a session: other EtherTypes, tags inside, other MAC addresses' frames, ARP.
+PPP_WITHOUT = ("etype", "vlan", "arp")
 NAT = {"none": {}, "masquerade": {"masquerade": True}, "dnat": {"dnat": True}, "both": {"dnat": True, "ports": True}}
 
 ROWS = {row.name: row for row in (
@@ -119,14 +182,32 @@ ROWS = {row.name: row for row in (
     Row("bridge", links=vlan_bridge, quick=True, doubt=("vlan",), **NAT["masquerade"]),
     tunnel("bridge-ipip", "tos inherit", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
 
+    # A bridge of the router's own: the path ends at its port.
+    Row("own-bridge", links=own_bridge, outside="br0", attach=("ra", "br0"), quick=True, **NAT["both"]),
+    Row("own-bridge-pvid", links=functools.partial(own_bridge, vid=10), outside="br0", **NAT["masquerade"]),
+    Row("own-bridge-trunk", links=functools.partial(own_bridge, vid=10, tagged=True), outside="wan",
+        extra="link set wan type vlan egress-qos-map 0:2 6:7", **NAT["dnat"]),
+    tunnel("own-bridge-ipip", "tos inherit", links=functools.partial(own_bridge, vid=10), outside="br0", **NAT["both"]),
+    Row("own-bridge-xdp", hook="xdp", links=own_bridge, outside="br0", **NAT["masquerade"]),
+
     # VLAN devices of R; ftctl is attached to what is below them, or to the VLAN device itself.
     Row("vlan", links=DOT1Q, outside="wan", quick=True, **NAT["both"]),
     Row("qinq", links=QINQ, outside="wan", **NAT["masquerade"]),
     Row("vlan-itself", links=DOT1Q, outside="wan", attach=("ra", "wan"), **NAT["masquerade"]),
     tunnel("vlan-ipip", "tos inherit", links=DOT1Q, outside="wan", **NAT["both"]),
     tunnel("qinq-ipip", "ttl 40", links=QINQ, outside="wan", **NAT["dnat"]),
-    Row("vlan-priorities", links=DOT1Q, outside="wan", refused="path",
-        extra="link set wan type vlan egress-qos-map 0:3 4:5"),
+    # Priorities by TOS, as ip_forward() sets them; and by nothing, where it does not.
+    Row("vlan-priorities", links=RAW_DOT1Q, outside="wan", quick=True, **NAT["both"],
+        extra="link set wan type vlan egress-qos-map 0:3 2:1 4:5 6:7"),
+    tunnel("vlan-priorities-ipip", "tos inherit", links=RAW_DOT1Q, outside="wan", **NAT["masquerade"],
+           extra="link set wan type vlan egress-qos-map 0:1 4:5 6:7"),
+
+    # PPPoE, with pppd at both ends.
+    Row("pppoe", links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["both"]),
+    Row("pppoe-vlan", links=PPPOE_VLAN, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["masquerade"]),
+    tunnel("pppoe-ipip", "tos inherit", links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["dnat"]),
+    Row("pppoe-6", ip=V6, links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT),
+    Row("pppoe-xdp", hook="xdp", links=pppoe, outside="ppp0", wan_mtu=1492, without=(*PPP_WITHOUT, "frags"), **NAT["masquerade"]),
 
     # Policy routing: right where the rule asks what the daemon knows, else refused.
     ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),

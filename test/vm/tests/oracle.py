@@ -19,7 +19,7 @@ from rows import ROWS  # noqa: E402
 
 
 MODULES = ("nf_conntrack nf_conntrack_netlink nf_nat nf_tables nft_ct nft_nat nft_masq nft_chain_nat veth ipip bridge "
-           "bonding vrf sch_ingress cls_bpf").split()
+           "bonding vrf 8021q pppoe sch_ingress cls_bpf").split()
 
 
 def chosen():
