@@ -3,9 +3,8 @@
 differential test (test/net/same_variants.py); another encapsulation is one more row."""
 import dataclasses
 import functools
-import os
-import socket
 
+import sessions
 from lab import Netns, wait_until
 from same_lab import LINK_MTU, MACS
 from same_ip import V6
@@ -72,13 +71,6 @@ def raw_vlans(router, *, vid):
     router.wire["W"] = Tagged(vid)
 
 
-def sessions(router):
-    """PPPoE sessions of a namespace: (number, device)."""
-    with router["R"].entered(), open("/proc/thread-self/net/pppoe", encoding="ascii") as file:
-        lines = [line.split() for line in file][1:]
-    return [(socket.ntohs(int(number, 16)), dev) for number, _, dev in lines]
-
-
 def pppoe(router, *, vid=0):
     """R's way to W is a PPPoE session of pppd, with pppd at the other end (behind pppoe-server); the data are W's own.
     With a VID: over that VLAN."""
@@ -89,17 +81,9 @@ def pppoe(router, *, vid=0):
         for side, dev in list(below.items()):
             below[side] = f"{dev}.{vid}"
             router[side].ip(f"link add link {dev} name {dev}.{vid} type vlan id {vid}\nlink set {dev}.{vid} up")
-    router["W"].sysctl_set("net/ipv6/conf/default/disable_ipv6", 0)  # of its ppp device, for IPv6CP
-    options = os.path.join(router.tmp, "pppoe-options")
-    with open(options, "w", encoding="ascii") as file:
-        file.write("noauth\n+ipv6\nlcp-echo-interval 0\nnoccp\nnovj\nmtu 1492\nmru 1492\n")
-    router["W"].spawn("pppoe-server", "-F", "-I", below["W"], "-L", "10.64.0.1", "-R", "10.64.0.2", "-O", options)
-    router["R"].spawn("pppd", "plugin", "pppoe.so", f"nic-{below['R']}", "nodetach", "noauth", "noccp", "novj", "noipdefault",
-                      "ipparam", "oracle", "lcp-echo-interval", "0", "mtu", "1492", "mru", "1492", "unit", "0", "+ipv6")
-    wanted = {"inet", "inet6"} if router.variant.ip is V6 else {"inet"}
-    wait_until(lambda: wanted <= {addr["family"] for link in router["R"].ip_json("addr show") if link["ifname"] == "ppp0"
-                                  for addr in link["addr_info"]}, 90, "the PPPoE session is up")
-    session = Session(sessions(router)[0][0])
+    sessions.serve(router, "W", below["W"])
+    sessions.dial(router, "R", below["R"], ipv6=router.variant.ip is V6)
+    session = Session(next(iter(sessions.listed(router, "R"))))
     router.wire["W"] = Tagged(vid, session) if vid else session
 
 
@@ -207,7 +191,8 @@ ROWS = {row.name: row for row in (
     Row("pppoe-vlan", links=PPPOE_VLAN, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["masquerade"]),
     tunnel("pppoe-ipip", "tos inherit", links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["dnat"]),
     Row("pppoe-6", ip=V6, links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT),
-    Row("pppoe-xdp", hook="xdp", links=pppoe, outside="ppp0", wan_mtu=1492, without=(*PPP_WITHOUT, "frags"), **NAT["masquerade"]),
+    Row("pppoe-xdp", hook="xdp", links=pppoe, outside="ppp0", wan_mtu=1492, without=(*PPP_WITHOUT, "frags"),
+        **NAT["masquerade"]),
 
     # Policy routing: right where the rule asks what the daemon knows, else refused.
     ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),

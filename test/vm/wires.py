@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What stands between Ethernet and IP where an end of the oracle speaks it by hand: the frame as it is on the wire, from
-the one that an end without it would send, and back. Written without a look at the datapath's headers."""
+"""What stands between Ethernet and IP where an end of the oracle speaks it by hand: the frame as it is on the wire,
+from the one that an end without it would send, and back. Written without a look at the datapath's headers."""
 import struct
 
 ETH_PPP_SESSION = 0x8864
