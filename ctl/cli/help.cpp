@@ -71,6 +71,7 @@ Examples:
         {"tunnel add", R"(Examples:
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2 ttl 64 tos inherit dev eth1
+  ftctl tunnel add ds0 mode 4in6 local 2001:db8::1 remote 2001:db8::2 tos 0xb8 encaplimit none
 Then: ip address add ... dev tun0; ip link set tun0 up; ip route add ... dev tun0)"},
         {"doctor", R"(FAIL: ftctl does not work here without it (exit code 2). WARN: it works, less well.)"},
         {"config check", R"(Examples:
