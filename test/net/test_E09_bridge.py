@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""E10: a bridge as the router's inner device (LAB-B). Its ports are attached, frames leave by the port that the FDB
+"""E09: a bridge as the router's inner device (LAB-B). Its ports are attached, frames leave by the port that the FDB
 names, stations that move are followed although only the far end sends, and the spanning tree is obeyed."""
 import struct
 import time
