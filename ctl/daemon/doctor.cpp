@@ -64,6 +64,8 @@ Reply Engine::cmd_doctor() const
     json kernel = json::array();
     for (const Probe &probe : probes_)
         kernel.push_back(as_json(probe));
+    for (const Probe &probe : probe_conntrack())
+        kernel.push_back(as_json(probe));
     for (const Probe &probe : probe_settings(kernel_->policy_routed()))
         kernel.push_back(as_json(probe));
     json devices = json::array();
