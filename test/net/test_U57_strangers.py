@@ -5,7 +5,7 @@ import time
 import frames
 from lab import check_equal
 from labs import V4
-from peers import CLIENT, LAN, WAN, PeerLab, kind_of, packet
+from peers import LAN, WAN, PeerLab, kind_of, packet
 from raw import Injector, Sniffer
 
 STRANGER = {V4: "203.0.113.77", 6: "2001:db8:a::77"}
