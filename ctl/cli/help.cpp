@@ -36,7 +36,7 @@ Examples:
   ftctl status
   ftctl -j status | jq .daemon)"},
         {"flows", R"(Two lines a connection, one for each direction. LEAVES AS is shown where NAT
-changes something; TUNNEL: - is taken off, + is put on.
+changes something; ENCAP: - is taken off, + is put on.
 
 States: pending (not yet seen to be forwarded as predicted), live, closing,
 stale (being checked again), refused (only shown when asked for).

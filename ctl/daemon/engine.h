@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class Engine {
     void tick();
     void every_second();
     void poll_underlays();
+    void poll_pppoe();
+    void guess_pppoe();
     Status save();
 
     /* engine_events.cpp: what changed, gathered and followed at most every few milliseconds */
@@ -55,6 +58,7 @@ class Engine {
     void on_nft();
     void settle();
     void settle_routes();
+    void follow_devices();
     void resync_now();
     void new_generation();
     void resolve_all();
@@ -110,13 +114,16 @@ class Engine {
     struct Dirty {
         std::vector<RouteChanged> routes;
         std::vector<std::uint32_t> devices; ///< links whose state, MTU or address changed
+        std::set<std::uint32_t> paths;      ///< whose neighbour or bridge port changed
+        bool bridges = false;               ///< VLANs of ports
         bool rules = false;
         bool addresses = false;
         bool settings = false; ///< sysctls, netconf
         bool everything = false;
         [[nodiscard]] bool any() const
         {
-            return !routes.empty() || !devices.empty() || rules || addresses || settings || everything;
+            return !routes.empty() || !devices.empty() || !paths.empty() || bridges || rules || addresses ||
+                   settings || everything;
         }
     } dirty_;
     bool want_resync_ = false;
@@ -131,6 +138,7 @@ class Engine {
     std::uint64_t generation_ns_ = 0;
     std::uint64_t second_ns_ = 0;
     std::uint64_t next_walk_ns_ = 0;
+    std::uint64_t guessed_ns_ = 0;
     std::uint64_t started_ns_ = 0;
     std::map<std::uint32_t, std::pair<IpAddr, std::uint32_t>> underlays_; ///< tunnel -> next hop, MTU
     std::uint64_t ct_event_count_ = 0, ct_overruns_ = 0, ct_resyncs_ = 0;

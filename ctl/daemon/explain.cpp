@@ -110,6 +110,7 @@ Reply Engine::cmd_explain(const json &request)
     json connection = nullptr;
     const Connection::Direction *dir = nullptr;
     bool back = false;
+    bool upper = false;
     if (conn) {
         back = conn->ct.orig != tuple;
         dir = &conn->dir[back];
@@ -117,6 +118,7 @@ Reply Engine::cmd_explain(const json &request)
         for (std::size_t i = 0; i < 2; i++)
             if (const auto flow = datapath_->flow_lookup(conn->dir[i].key); flow && *flow)
                 entries.at(i) = **flow;
+        upper = entries.at(back) && (entries.at(back)->flow.flags & FTCTL_F_UPPER);
         connection = connection_json(*conn, entries[0] ? &*entries[0] : nullptr,
                                      entries[1] ? &*entries[1] : nullptr, context);
         text.push_back(fmt::format("connection {}: {} direction, {}", conn->id, back ? "reply" : "original",
@@ -173,8 +175,9 @@ Reply Engine::cmd_explain(const json &request)
         text.push_back(fmt::format("{} is not attached", context.ifname(ifindex)));
         conclude(FTCTL_R_DEVICE);
     } else {
+        const ftctl_slot &slot = datapath_->slot(device->slot);
         const auto packet =
-            synthetic_packet(datapath_->slot(device->slot).mac, key ? *key : plain_tuple(tuple, ifindex));
+            synthetic_packet(upper ? slot.upper : slot.mac, key ? *key : plain_tuple(tuple, ifindex));
         const auto run = datapath_->explain(ifindex, device->hook, packet);
         if (!run) {
             reply.error = run.error();
