@@ -70,6 +70,8 @@ Reply Engine::cmd_doctor() const
     json kernel = json::array();
     for (const Probe &probe : probes_)
         kernel.push_back(as_json(probe));
+    for (const Probe &probe : probe_conntrack())
+        kernel.push_back(as_json(probe));
     std::string policy;
     for (const auto &[family, name] : {std::pair{AF_INET, "IPv4"}, std::pair{AF_INET6, "IPv6"}})
         if (kernel_->policy_routed(static_cast<std::uint8_t>(family)))
