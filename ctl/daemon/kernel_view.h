@@ -63,6 +63,11 @@ class KernelView : public Fib {
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
     /// An IPv4 rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
     [[nodiscard]] bool policy_routed() const { return policy_routed(AF_INET); }
+    /// Some route of the family has several next hops.
+    [[nodiscard]] bool multipath(std::uint8_t family) const
+    {
+        return (family == AF_INET6 ? policy6_ : policy4_).multipath;
+    }
 
     /// The operator says what mark each packet is routed with: rules on marks are then no obstacle.
     void marks_are_known(bool known) { marks_known_ = known; }
