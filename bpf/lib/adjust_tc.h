@@ -27,6 +27,9 @@ static __always_inline __u32 ctx_adjust_check(struct __sk_buff *skb, const struc
 	/* Aggregates of PPPoE do not exist on the slow path: ppp devices have no segmentation. */
 	if ((pkt->key.pppoe || path->pppoe) && skb->gso_size)
 		return FTCTL_R_GSO;
+	/* A ppp device finishes checksums; what is below it may leave that to the next machine. */
+	if (path->pppoe && tc_csum_unfinished(pkt))
+		return FTCTL_R_CSUM_UNKNOWN;
 	if (tc_changes_family(pkt) && LINUX_KERNEL_VERSION < DECAP_L3_SINCE)
 		return FTCTL_R_HEADROOM;
 	return 0;
@@ -132,13 +135,13 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 }
 
 /* The tags of the path, innermost first: the outermost stays beside the frame, as a VLAN device leaves it. */
-static __always_inline bool tc_push_tags(struct __sk_buff *skb, const struct ftctl_path_body *path)
+static __always_inline bool tc_push_tags(struct __sk_buff *skb, const struct ftctl_path_body *path, __u8 tos)
 {
 	const __u16 *word = (const __u16 *)path->l2;
 
-	if (path->vlans > 1 && bpf_skb_vlan_push(skb, word[8], bpf_ntohs(word[9])))
+	if (path->vlans > 1 && bpf_skb_vlan_push(skb, word[8], bpf_ntohs(path_tci(path, 1, tos))))
 		return false;
-	return !path->vlans || bpf_skb_vlan_push(skb, word[6], bpf_ntohs(word[7])) == 0;
+	return !path->vlans || bpf_skb_vlan_push(skb, word[6], bpf_ntohs(path_tci(path, 0, tos))) == 0;
 }
 
 /* Ethernet and PPPoE, without the tags. */
@@ -179,7 +182,7 @@ static __always_inline bool ctx_write(struct __sk_buff *skb, const struct ftctl_
 	}
 	if (path->pppoe && !tc_reread_protocol(skb))
 		return false;
-	return tc_push_tags(skb, path);
+	return tc_push_tags(skb, path, pkt->new_tos);
 }
 
 #endif

@@ -39,6 +39,14 @@ static __always_inline bool ctx_write(struct xdp_md *ctx, const struct ftctl_pat
 		for (__u32 i = ETH_HLEN; i + 4 <= FTCTL_L2_MAX; i += 4)
 			if (i < l2_len)
 				copy_words(to + i, path->l2 + i, 4);
+		if (path->vlans) {
+			__u16 tci = path_tci(path, 0, pkt->new_tos);
+
+			__builtin_memcpy(to + ETH_HLEN, &tci, sizeof(tci));
+			tci = path_tci(path, 1, pkt->new_tos);
+			if (path->vlans > 1)
+				__builtin_memcpy(to + ETH_HLEN + 4, &tci, sizeof(tci));
+		}
 		if (path->pppoe) {
 			__u16 len = bpf_htons((__u16)(pkt->len + outer_len + 2)); /* with the PPP protocol */
 

@@ -19,6 +19,9 @@
 #include <ftctl/abi.h>
 #include <ftctl/ecn.h>
 
+#define TCI_VID	      0x0fff
+#define TCI_PCP_SHIFT 13
+
 #define IP_RF	  0x8000 /* reserved bit */
 #define IP_DF	  0x4000
 #define IP_MF	  0x2000

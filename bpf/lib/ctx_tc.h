@@ -98,6 +98,18 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
 	return true;
 }
 
+/* Of the packet as it arrived. */
+static __always_inline __u16 tc_pseudo_sum(const struct packet *pkt)
+{
+	const __u16 *src = (const __u16 *)&pkt->key.src, *dst = (const __u16 *)&pkt->key.dst;
+	__u32 sum = bpf_htons(pkt->proto) + bpf_htons((__u16)(pkt->len - packet_ip_len(pkt)));
+
+#pragma unroll
+	for (int i = 0; i < 8; i++) /* of IPv4 all but the first two words are zero */
+		sum += (__u32)src[i] + dst[i];
+	return csum_fold(sum);
+}
+
 /*
  * A UDP checksum field of zero is either "none" or, in a buffer whose checksum the device is to
  * finish (CHECKSUM_PARTIAL), a pseudo-header sum that happens to be zero; udp_manip_pkt()
@@ -106,15 +118,20 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
  */
 static __always_inline bool ctx_csum_known(const struct packet *pkt)
 {
-	const __u16 *src = (const __u16 *)&pkt->key.src, *dst = (const __u16 *)&pkt->key.dst;
-	__u32 sum = bpf_htons(IPPROTO_UDP) + bpf_htons((__u16)(pkt->len - packet_ip_len(pkt)));
-
 	if (pkt->proto != IPPROTO_UDP || pkt->l4_check)
 		return true;
-#pragma unroll
-	for (int i = 0; i < 8; i++) /* of IPv4 all but the first two words are zero */
-		sum += (__u32)src[i] + dst[i];
-	return csum_fold(sum) != 0xffff;
+	return tc_pseudo_sum(pkt) != 0xffff;
+}
+
+/*
+ * May be a checksum for the device to finish: its field is the sum of the pseudo-header then. One finished
+ * checksum in 65536 looks the same.
+ */
+static __always_inline bool tc_csum_unfinished(const struct packet *pkt)
+{
+	if (pkt->proto == IPPROTO_GRE)
+		return false;
+	return pkt->l4_check == tc_pseudo_sum(pkt) || (!pkt->l4_check && tc_pseudo_sum(pkt) == 0xffff);
 }
 
 /* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */
@@ -154,15 +171,6 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 	if (packet_v6(pkt))
 		bpf_csum_update(skb, flow->addr_delta);
 	return bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
-}
-
-/* rt_tos2priority(): what ip_forward() sets for qdiscs and VLAN priorities. */
-static __always_inline __u32 tos_priority(__u8 tos)
-{
-	/* ip_tos2prio[16], four bits each, index 0 lowest */
-	const __u64 table = 0x4444666622220010ULL;
-
-	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
 }
 
 static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)

@@ -93,11 +93,11 @@ static __always_inline void flow_other_l2(const struct ftctl_path_body *path, st
 		return;
 	if (path->vlans) {
 		tuple->vlan[0].proto = word[6];
-		tuple->vlan[0].vid = word[7] & bpf_htons(0x0fff);
+		tuple->vlan[0].vid = word[7] & bpf_htons(TCI_VID);
 	}
 	if (path->vlans > 1) {
 		tuple->vlan[1].proto = word[8];
-		tuple->vlan[1].vid = word[9] & bpf_htons(0x0fff);
+		tuple->vlan[1].vid = word[9] & bpf_htons(TCI_VID);
 	}
 	if (path->pppoe) {
 		tuple->pppoe = path->pppoe;

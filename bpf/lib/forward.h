@@ -33,6 +33,8 @@ static __always_inline __u32 forward_check(struct context *ctx, struct ftctl_flo
 		return path->reason ? path->reason : FTCTL_R_PATH_DOWN;
 	if (unlikely(path->family != pkt->key.family))
 		return because(FTCTL_R_PATH_DOWN);
+	if (unlikely((flow->flags ^ pkt->upper) & FTCTL_F_UPPER))
+		return because(FTCTL_R_OTHER_HOST);
 	if (unlikely(pkt->seglen > limit))
 		return because(FTCTL_R_MTU);
 	if (path->tunnel) {

@@ -26,6 +26,7 @@ struct packet {
 	__u8 tos;     /* or traffic class; of the inner packet, as it arrived */
 	__u8 new_tos; /* ... after ECN decapsulation */
 	__u8 tcp_flags;
+	__u8 upper; /* FTCTL_F_UPPER: the frame is for ftctl_slot.upper */
 };
 
 /* Of the outer header and the link layer: what the witness compares beyond the key. */
@@ -37,7 +38,7 @@ struct packet_outside {
 	__u32 label;	/* be; IPv6 */
 	__u8 limit;	/* encapsulation limit, when there is one */
 	__u8 has_limit;
-	__u8 tag_bits; /* PCP and DEI of either tag, or'ed */
+	__u8 tag_bits[2]; /* PCP and DEI of each tag */
 };
 
 /* What came of bringing the buffer into its new shape. */
@@ -55,6 +56,24 @@ static __always_inline bool packet_v6(const struct packet *pkt)
 static __always_inline __u32 packet_ip_len(const struct packet *pkt)
 {
 	return packet_v6(pkt) ? sizeof(struct ipv6hdr) : IP_HLEN;
+}
+
+/* rt_tos2priority(): what ip_forward() sets for qdiscs and VLAN priorities. */
+static __always_inline __u32 tos_priority(__u8 tos)
+{
+	/* ip_tos2prio[16], four bits each, index 0 lowest */
+	const __u64 table = 0x4444666622220000ULL;
+
+	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
+}
+
+/* The TCI of a tag that the path pushes (0: the outermost) on a packet of this TOS. be */
+static __always_inline __u16 path_tci(const struct ftctl_path_body *path, __u32 tag, __u8 tos)
+{
+	const __u16 *word = (const __u16 *)path->l2;
+	__u32 pcp = (path->pcp[tag] >> (tos_priority(tos) * 4)) & 7;
+
+	return word[7 + 2 * tag] | bpf_htons((__u16)(pcp << TCI_PCP_SHIFT));
 }
 
 #endif

@@ -6,8 +6,6 @@
 #include "maps.h"
 #include "packet.h"
 
-#define TCI_VID 0x0fff
-
 #define PPPOE_HLEN     8      /* with the PPP protocol (RFC 2516 section 4) */
 #define PPPOE_HEAD     0x1100 /* version 1, type 1, code 0: session data */
 #define PPP_PROTO_IP   0x0021
@@ -30,19 +28,30 @@ static __always_inline bool l2_is_tag(__u16 proto)
 	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
 }
 
+/* is_valid_ether_addr(), which br_handle_frame() asks of the source. */
+static __always_inline bool l2_is_station(const __u8 *mac)
+{
+	return !(mac[0] & 1) && (mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
+}
+
 /* The next tag, outermost first. False: there are two already. */
 static __always_inline bool l2_tag(struct packet *pkt, struct packet_outside *out, __u16 proto, __u16 tci)
 {
 	const struct ftctl_vlan vlan = {proto, tci & bpf_htons(TCI_VID)};
 
-	if (!pkt->key.vlan[0].proto)
+	const __u8 bits = (__u8)(bpf_ntohs(tci) >> 12);
+
+	if (!pkt->key.vlan[0].proto) {
 		pkt->key.vlan[0] = vlan;
-	else if (!pkt->key.vlan[1].proto)
+		if (out)
+			out->tag_bits[0] = bits;
+	} else if (!pkt->key.vlan[1].proto) {
 		pkt->key.vlan[1] = vlan;
-	else
+		if (out)
+			out->tag_bits[1] = bits;
+	} else {
 		return false;
-	if (out)
-		out->tag_bits |= (__u8)((bpf_ntohs(tci) & ~TCI_VID) >> 8);
+	}
 	return true;
 }
 
@@ -111,9 +120,14 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 		__builtin_memcpy(out->macs, &eth, sizeof(out->macs));
 		return 0;
 	}
+	if (unlikely(slot->flags & FTCTL_S_PORT) && !l2_is_station(eth.h_source))
+		return because(FTCTL_R_GROUP);
 	__builtin_memcpy(&mac, eth.h_dest, ETH_ALEN);
-	if (unlikely(mac != slot->mac && (mac != slot->upper || slot->mac == FTCTL_NO_MAC)))
+	if (likely(mac == slot->mac))
+		return 0;
+	if (mac != slot->upper || slot->mac == FTCTL_NO_MAC)
 		return eth.h_dest[0] & 1 ? FTCTL_R_GROUP : FTCTL_R_OTHER_HOST;
+	pkt->upper = FTCTL_F_UPPER;
 	return 0;
 }
 

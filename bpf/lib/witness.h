@@ -79,17 +79,21 @@ static __always_inline bool witness_same_tuple(const struct packet *pkt, const s
 	       addr_equal(&pkt->key.dst, &ref->v6->new_dst);
 }
 
-/* Tags and session, turned round as a key has them. */
-static __always_inline bool witness_same_l2(const struct packet *pkt, const struct ftctl_path_body *path)
+/* Tags with their priorities, and the session. */
+static __always_inline bool witness_same_l2(const struct packet *pkt, const struct packet_outside *out,
+					    const struct ftctl_path_body *path, __u8 tos)
 {
 	struct ftctl_tuple want = {};
 
-	flow_other_l2(path, &want);
+	flow_other_l2(path, &want); /* turned round, as a key has them */
 	if (want.pppoe != pkt->key.pppoe)
 		return false;
-	for (int i = 0; i < 2; i++)
+	for (__u32 i = 0; i < 2; i++) {
 		if (want.vlan[i].proto != pkt->key.vlan[i].proto || want.vlan[i].vid != pkt->key.vlan[i].vid)
 			return false;
+		if (want.vlan[i].proto && out->tag_bits[i] != bpf_ntohs(path_tci(path, i, tos)) >> 12)
+			return false;
+	}
 	return true;
 }
 
@@ -105,7 +109,7 @@ static __always_inline int witness_compare(struct __sk_buff *skb, const struct p
 		return WITNESS_UNRELATED;
 	if (path->oif != cfg_ifindex)
 		return WITNESS_STALE;
-	if (!witness_same_l2(pkt, path) || out->tag_bits)
+	if (!witness_same_l2(pkt, out, path, sample->tos))
 		return FTCTL_D_VLAN;
 	if (!witness_same_tuple(pkt, ref))
 		return FTCTL_D_NAT;

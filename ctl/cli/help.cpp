@@ -36,7 +36,7 @@ Examples:
   ftctl status
   ftctl -j status | jq .daemon)"},
         {"flows", R"(Two lines a connection, one for each direction. LEAVES AS is shown where NAT
-changes something; TUNNEL: - is taken off, + is put on.
+changes something; ENCAP: - is taken off, + is put on.
 
 States: pending (not yet seen to be forwarded as predicted), live, closing,
 stale (being checked again), refused (only shown when asked for).
@@ -91,6 +91,7 @@ Examples:
         {"tunnel add", R"(Examples:
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2 ttl 64 tos inherit dev eth1
+  ftctl tunnel add ds0 mode 4in6 local 2001:db8::1 remote 2001:db8::2 tos 0xb8 encaplimit none
 Then: ip address add ... dev tun0; ip link set tun0 up; ip route add ... dev tun0)"},
         {"doctor", R"(FAIL: ftctl does not work here without it (exit code 2). WARN: it works, less well.)"},
         {"config check", R"(Examples:

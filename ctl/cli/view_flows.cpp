@@ -29,17 +29,26 @@ std::string way_out(const json &name)
     return text.empty() ? "-" : text;
 }
 
-/// "-ipip A>B" is taken off, "+ipip A>B" is put on.
-std::string tunnels(const json &dir)
+/// "-vlan 10" is taken off, "+ipip A>B" is put on; in the order of the headers.
+std::string encapsulations(const json &dir)
 {
     std::string text;
-    const auto add = [&](const char *sign, const json &t) {
-        if (t.is_object())
-            text += fmt::format("{}{}{} {}>{}", text.empty() ? "" : " ", sign, plain(value_at(t, "/type")),
-                                plain(value_at(t, "/src")), plain(value_at(t, "/dst")));
+    const auto add = [&](const char *sign, const json &side) {
+        const auto word = [&](const std::string &what) {
+            text += (text.empty() ? "" : " ") + std::string(sign) + what;
+        };
+        if (const auto &tags = value_at(side, "/vlan"); tags.is_array())
+            for (const auto &tag : tags)
+                word(fmt::format("{} {}", value_at(tag, "/proto") == "802.1ad" ? "svlan" : "vlan",
+                                 number(value_at(tag, "/id"))));
+        if (const auto &pppoe = value_at(side, "/pppoe"); pppoe.is_object())
+            word(fmt::format("pppoe {}", number(value_at(pppoe, "/session"))));
+        if (const auto &t = value_at(side, "/tunnel"); t.is_object())
+            word(fmt::format("{} {}>{}", plain(value_at(t, "/type")), plain(value_at(t, "/src")),
+                             plain(value_at(t, "/dst"))));
     };
-    add("-", value_at(dir, "/match/tunnel"));
-    add("+", value_at(dir, "/push/tunnel"));
+    add("-", value_at(dir, "/match"));
+    add("+", value_at(dir, "/push"));
     return text.empty() ? "-" : text;
 }
 
@@ -85,7 +94,7 @@ void view_flows(std::ostream &out, const json &data, bool colour)
         {"LEAVES AS", "", rewritten, false, true},
         {"IN", "", way_in},
         {"OUT", "/oif", way_out},
-        {"TUNNEL", "", tunnels, false, true},
+        {"ENCAP", "", encapsulations, false, true},
         {"PACKETS", "/packets", amount, true},
         {"BYTES", "/bytes", amount, true},
         {"IDLE", "/idle_s", span, true},

@@ -115,6 +115,7 @@ void view_status(std::ostream &out, const json &data, bool colour)
                                              {"HOOK", "/hook"},
                                              {"MODE", "/mode", plain, false, true},
                                              {"RPF", "/rpf", plain, false, true},
+                                             {"FOR", "/uppers", names, false, true},
                                              {"WHY", "/why", plain, false, true}};
     render_record(out, fields, data, colour);
     out << '\n';

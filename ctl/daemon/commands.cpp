@@ -4,6 +4,8 @@
 #include <optional>
 #include <set>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -126,14 +128,16 @@ Reply Engine::cmd_attach(const json &request)
     const bool track = config_.track && flag(request, "track", true);
 
     std::vector<std::string> notes;
-    auto outcomes = devices_->attach(*names, options, dry_run);
-    if (!outcomes)
-        return failure(outcomes.error());
+    const auto before = devices_->wanted();
+    auto attached = devices_->attach(*names, options, dry_run);
+    if (!attached)
+        return failure(attached.error());
+    const auto &outcomes = attached->devices;
     if (!dry_run) {
         if (auto tracked = ensure_tracking(track, &notes); !tracked) {
-            for (const auto &outcome : *outcomes)
-                if (outcome.changed)
-                    (void)devices_->detach(outcome.device.name);
+            for (const std::string &name : *names)
+                if (before.count(name) == 0)
+                    (void)devices_->detach(name);
             return failure(tracked.error());
         }
         track_wanted_ = track;
@@ -142,7 +146,7 @@ Reply Engine::cmd_attach(const json &request)
                 (void)devices_->set_rpf(outcome.device.name, options.rpf);
         if (auto saved = save(); !saved)
             notes.emplace_back(saved.error().what + ": " + saved.error().why);
-        if (std::any_of(outcomes->begin(), outcomes->end(), [](const auto &o) { return o.changed; })) {
+        if (std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.changed; })) {
             connections_->refresh_paths(connections_->paths().all());
             dirty_.everything = true;
             want_resync_ = true;
@@ -151,7 +155,7 @@ Reply Engine::cmd_attach(const json &request)
         }
     }
     json devices = json::array();
-    for (const auto &[device, changed] : *outcomes) {
+    for (const auto &[device, changed] : outcomes) {
         devices.push_back({{"name", device.name},
                            {"index", device.ifindex},
                            {"hook", hook_name(device.hook)},
@@ -166,14 +170,17 @@ Reply Engine::cmd_attach(const json &request)
     }
     if (!dry_run && devices_->all().size() == 1)
         notes.emplace_back("a connection is taken only when the devices of both its directions are attached");
-    return answer({{"devices", devices}, {"notes", notes}});
+    for (const auto &[upper, below] : attached->uppers)
+        notes.emplace_back(
+            fmt::format("{}: its frames use {}: attached there", upper, fmt::join(below, ", ")));
+    return answer({{"devices", devices}, {"uppers", attached->uppers}, {"notes", notes}});
 }
 
 Reply Engine::cmd_detach(const json &request)
 {
     std::vector<std::string> names;
     if (flag(request, "all", false)) {
-        for (const auto &[name, device] : devices_->all())
+        for (const auto &[name, options] : devices_->wanted())
             names.push_back(name);
     } else {
         const auto named = device_names(request);
@@ -184,8 +191,9 @@ Reply Engine::cmd_detach(const json &request)
     Reply reply;
     json devices = json::array();
     for (const std::string &name : names) {
-        if (const auto it = devices_->all().find(name); it != devices_->all().end())
-            release_device(it->second.ifindex);
+        for (const std::string &device : devices_->meant_by(name))
+            if (const auto it = devices_->all().find(device); it != devices_->all().end())
+                release_device(it->second.ifindex);
         const auto done = devices_->detach(name);
         if (!done) {
             reply.errors.push_back(done.error());
@@ -208,7 +216,8 @@ Reply Engine::cmd_detach(const json &request)
         reply.errors.push_back(saved.error());
     dirty_.everything = true;
     want_resync_ = true;
-    if (!reply.errors.empty() && devices.size() == reply.errors.size())
+    if (!reply.errors.empty() && std::none_of(devices.begin(), devices.end(),
+                                              [](const json &device) { return device["changed"] == true; }))
         return failure(reply.errors.front());
     reply.data = {{"devices", devices}};
     return reply;
@@ -226,6 +235,7 @@ Reply Engine::cmd_status() const
                            {"why", device.why},
                            {"mode", device.options.mode},
                            {"rpf", rpf_text(parse_rpf(device.options.rpf).value_or(0))},
+                           {"uppers", device.uppers},
                            {"mtu", link ? json(link->mtu) : json(nullptr)},
                            {"ingress_prog_id", device.ingress_prog_id},
                            {"egress_prog_id", device.egress_prog_id},

@@ -194,7 +194,8 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
     entry.flow.new_dport = plan.new_dport;
     entry.flow.addr_delta = plan.addr_delta;
     entry.flow.port_delta = plan.port_delta;
-    entry.flow.flags = static_cast<std::uint8_t>((plan.nat ? FTCTL_F_NAT : 0) | (reply ? FTCTL_F_REPLY : 0));
+    entry.flow.flags = static_cast<std::uint8_t>((plan.nat ? FTCTL_F_NAT : 0) | (reply ? FTCTL_F_REPLY : 0) |
+                                                 (plan.upper ? FTCTL_F_UPPER : 0));
     entry.flow.trickle_s = trickle_seconds(settings_.trickle_s, conn.timeout_s);
     entry.flow.reason = 0;
     entry.flow.detail = 0;
@@ -321,6 +322,8 @@ void Connections::on_event(const ftctl_event &event)
     switch (event.type) {
     case FTCTL_EV_LIVE:
         conn->last_kernel = to_ticks(monotonic_ns());
+        if (const Way *way = paths_.way(conn->dir[reply].path); way && way->pppoe)
+            kernel_.pppoe_guess().confirm(way->neigh_dev, *way->pppoe);
         if (!conn->dir[reply].live) {
             conn->dir[reply].live = true;
             publish_({{"event", "offload"},

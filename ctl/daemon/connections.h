@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -90,6 +91,8 @@ class Connections {
     std::size_t walk(const std::function<void()> &beat);
     /// Once a second: retries, and connections whose end conntrack may not announce.
     void every_second();
+    /// The ppp devices by which connections wait in vain to be seen to leave.
+    [[nodiscard]] std::set<std::uint32_t> unseen_pppoe() const;
     /// The configured timeouts changed.
     void adjust_trickle();
 

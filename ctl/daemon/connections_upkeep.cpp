@@ -101,18 +101,28 @@ void Connections::write_path(std::uint32_t index)
     if (!way)
         return;
     const Link *device = kernel_.link(way->oif);
+    const Link *source = kernel_.link(way->smac_dev);
     const Neigh *neigh = kernel_.neighbour(way->neigh_dev, way->next_hop);
+    const Mac *dmac = way->pppoe ? &way->pppoe->peer : neigh && neigh->valid() ? &neigh->mac : nullptr;
+    // Its port is that of another station: the way will be asked for again.
+    if (dmac && way->station && *way->station != *dmac)
+        dmac = nullptr;
     constexpr std::uint32_t kUp = 0x1; // IFF_UP
-    const bool up = device && (device->flags & kUp) && device->carrier;
-    const bool xdp = [&] {
+    Egress egress;
+    egress.up = device && device->carrier &&
+                std::all_of(way->devices.begin(), way->devices.end(), [this](std::uint32_t below) {
+                    const Link *link = kernel_.link(below);
+                    return link && (link->flags & kUp);
+                });
+    egress.mtu = device ? device->mtu : 0;
+    egress.priority_by_tos = kernel_.priority_by_tos();
+    egress.xdp = [&] {
         for (std::uint32_t slot = 1; slot < FTCTL_MAX_SLOTS; slot++)
             if (datapath_.slot(slot).ifindex == way->oif && datapath_.slot(slot).hook == FTCTL_HOOK_XDP)
                 return true;
         return false;
     }();
-    const ftctl_path_body body =
-        plan_path(*way, device ? device->mac : Mac{}, neigh && neigh->valid() ? &neigh->mac : nullptr, up,
-                  xdp, device ? device->mtu : 0);
+    const ftctl_path_body body = plan_path(*way, source ? source->mac : Mac{}, dmac, egress);
 
     ftctl_path &path = datapath_.path(index);
     const std::uint32_t active = path.active & 1;
@@ -257,6 +267,16 @@ void Connections::every_second()
             verify_.push_back(orig);
         }
     }
+}
+
+std::set<std::uint32_t> Connections::unseen_pppoe() const
+{
+    std::set<std::uint32_t> found;
+    for (const auto &[orig, conn] : by_tuple_)
+        for (const auto &dir : conn->dir)
+            if (const Way *way = paths_.way(dir.path); way && way->pppoe && !dir.live)
+                found.insert(way->neigh_dev);
+    return found;
 }
 
 void Connections::adjust_trickle()

@@ -95,7 +95,7 @@ Result<const Link *> Devices::usable(const std::string &name, const AttachOption
     if (link->type != ARPHRD_ETHER || (link->flags & IFF_LOOPBACK))
         return fail(what, "not an Ethernet device",
                     "attach the device the frames really use; tunnels over it are found by themselves");
-    if (link->master != 0)
+    if (link->master != 0 && link->master_kind != "bridge")
         return fail(what, fmt::format("it is a port of {}", kernel_.name(link->master)),
                     "attach " + kernel_.name(link->master) + " instead");
     if (const auto features = device_features(name); features && features->lro)
@@ -135,8 +135,12 @@ Result<Devices::Choice> Devices::choose(const std::vector<const Link *> &links, 
 
 void Devices::set_mac(const Device &device, const Mac &mac)
 {
-    datapath_.slot(device.slot).upper = FTCTL_NO_MAC;
-    datapath_.slot(device.slot).mac = as_number(mac);
+    const auto upper = kernel_.upper_mac(device.ifindex);
+    const bool blind = hidden_tags_.count(device.name) > 0;
+    ftctl_slot &slot = datapath_.slot(device.slot);
+    slot.flags = kernel_.below_bridge(device.ifindex) ? FTCTL_S_PORT : 0;
+    slot.upper = upper ? as_number(*upper) : FTCTL_NO_MAC;
+    slot.mac = blind ? FTCTL_NO_MAC : as_number(mac);
 }
 
 Status Devices::attach_one(const Link &link, const AttachOptions &options, const Choice &choice)
@@ -179,8 +183,8 @@ Status Devices::detach_one(Device &device)
     return done;
 }
 
-Result<std::vector<Devices::Outcome>> Devices::attach(const std::vector<std::string> &names,
-                                                      const AttachOptions &options, bool dry_run)
+Result<std::vector<Devices::Outcome>> Devices::attach_links(const std::vector<std::string> &names,
+                                                            const AttachOptions &options, bool dry_run)
 {
     std::vector<const Link *> links;
     for (const std::string &name : names) {
@@ -222,8 +226,10 @@ Result<std::vector<Devices::Outcome>> Devices::attach(const std::vector<std::str
         }
         if (item.changed) {
             if (auto attached = attach_one(*item.link, options, item.choice); !attached) {
-                for (const std::string &name : done)
-                    (void)detach(name);
+                for (const std::string &name : done) {
+                    (void)detach_one(devices_.at(name));
+                    devices_.erase(name);
+                }
                 return tl::unexpected(attached.error());
             }
             done.push_back(item.link->name);
@@ -231,44 +237,6 @@ Result<std::vector<Devices::Outcome>> Devices::attach(const std::vector<std::str
         outcomes.push_back({devices_.at(item.link->name), item.changed});
     }
     return outcomes;
-}
-
-Result<bool> Devices::detach(const std::string &name)
-{
-    const auto it = devices_.find(name);
-    if (it == devices_.end())
-        return false;
-    const auto done = detach_one(it->second);
-    devices_.erase(it);
-    if (!done)
-        return tl::unexpected(done.error());
-    return true;
-}
-
-void Devices::adopt(const std::map<std::string, AttachOptions> &wanted)
-{
-    for (const Attachment &old : datapath_.attachments()) {
-        const Link *link = kernel_.link(old.ifindex);
-        if (!link) {
-            (void)datapath_.detach(old.ifindex);
-            continue;
-        }
-        const auto it = wanted.find(link->name);
-        const AttachOptions options = it == wanted.end() ? AttachOptions{} : it->second;
-        if (auto done = attach_one(*link, options, {old.hook, "taken over"}); !done)
-            spdlog::warn("{}: {}: {}", link->name, done.error().what, done.error().why);
-    }
-    for (const auto &[name, options] : wanted) {
-        if (devices_.count(name) > 0)
-            continue;
-        if (!attach({name}, options, false)) {
-            Device absent;
-            absent.name = name;
-            absent.options = options;
-            absent.why = "not there";
-            devices_[name] = absent;
-        }
-    }
 }
 
 bool Devices::on_link(const Link &link)
@@ -283,20 +251,20 @@ bool Devices::on_link(const Link &link)
         return false;
     }
     // The name came back with another index, or the device was renamed onto a wanted name.
-    const AttachOptions options = device.options;
+    const Device before = device;
     (void)detach_one(device);
     devices_.erase(it);
-    const auto done = attach({link.name}, options, false);
-    if (done) {
+    const auto done = attach({link.name}, before.options, false);
+    if (!done) {
+        want(link.name, before.options, done.error().why);
+        spdlog::warn("{}: {}", done.error().what, done.error().why);
+    } else {
         spdlog::info("{} is back with index {}", link.name, link.index);
-        return true;
     }
-    Device absent;
-    absent.name = link.name;
-    absent.options = options;
-    absent.why = done.error().why;
-    devices_[link.name] = absent;
-    spdlog::warn("{}: {}", done.error().what, done.error().why);
+    if (const auto now = devices_.find(link.name); now != devices_.end()) {
+        now->second.named = before.named;
+        now->second.uppers = before.uppers;
+    }
     return true;
 }
 

@@ -27,6 +27,8 @@ struct Device {
     ftctl_hook hook = FTCTL_HOOK_NONE;
     std::string why; ///< why this hook
     AttachOptions options;
+    bool named = true;            ///< by the operator; else attached only on behalf of:
+    std::set<std::string> uppers; ///< upper devices that the operator named and that this one is below
     std::uint32_t slot = 0;
     std::uint32_t ingress_prog_id = 0;
     std::uint32_t egress_prog_id = 0;
@@ -40,9 +42,18 @@ class Devices {
         Device device;
         bool changed = false;
     };
-    /// Attaches all of them or none. Devices that are attached as asked for stay as they are.
-    Result<std::vector<Outcome>> attach(const std::vector<std::string> &names, const AttachOptions &options,
-                                        bool dry_run);
+    /// What an upper device (bridge, VLAN, ppp, tunnel) was resolved to.
+    using Resolved = std::map<std::string, std::vector<std::string>>;
+    struct Attached {
+        std::vector<Outcome> devices;
+        Resolved uppers;
+    };
+    /// Attaches all of them or none. Devices that are attached as asked for stay as they are. An upper
+    /// device stands for those its frames really use, now and whenever that changes.
+    Result<Attached> attach(const std::vector<std::string> &names, const AttachOptions &options,
+                            bool dry_run);
+    /// The attached devices that this name stands for: its own, or those below an upper device.
+    [[nodiscard]] std::vector<std::string> meant_by(const std::string &name) const;
     /// False: it was not attached.
     Result<bool> detach(const std::string &name);
 
@@ -51,13 +62,21 @@ class Devices {
 
     /// After a start with pins of an earlier daemon: puts this version's programs in their place.
     void adopt(const std::map<std::string, AttachOptions> &wanted);
+    /// What the operator asked for, by the names he used.
+    [[nodiscard]] std::map<std::string, AttachOptions> wanted() const;
 
     /// A link changed: MAC, or a wanted device is there (again). True when something was done to
     /// the attachments.
     bool on_link(const Link &link);
     /// A link is gone. True when it was attached; it stays wanted.
     bool on_gone(std::uint32_t ifindex);
+    /// The devices above or below each other have changed: MAC addresses, ports of bridges. True when
+    /// something was done to the attachments.
+    bool follow();
+    /// Somebody may have switched on what hides VLAN tags from XDP: such a device takes nothing then.
+    void check_offloads();
 
+    [[nodiscard]] const Resolved &uppers() const { return resolved_; }
     [[nodiscard]] const std::map<std::string, Device> &all() const { return devices_; }
     [[nodiscard]] const Device *find(std::uint32_t ifindex) const;
     [[nodiscard]] bool none_attached() const;
@@ -67,6 +86,12 @@ class Devices {
         ftctl_hook hook = FTCTL_HOOK_NONE;
         std::string why;
     };
+    Result<std::vector<Outcome>> attach_links(const std::vector<std::string> &names,
+                                              const AttachOptions &options, bool dry_run);
+    Result<std::vector<std::string>> below(const std::string &name);
+    Status below(const Link &link, int depth, std::vector<std::string> &found);
+    bool drop(const std::string &name, const std::string &upper);
+    void want(const std::string &name, const AttachOptions &options, const std::string &why);
     Result<const Link *> usable(const std::string &name, const AttachOptions &options);
     Result<Choice> choose(const std::vector<const Link *> &links, const Link &link,
                           const AttachOptions &options);
@@ -80,6 +105,9 @@ class Devices {
     Datapath &datapath_;
     KernelView &kernel_;
     std::map<std::string, Device> devices_;
+    std::map<std::string, AttachOptions> uppers_; ///< that the operator named
+    Resolved resolved_;                           ///< what they stand for now
+    std::set<std::string> hidden_tags_;           ///< devices that check_offloads() has stopped
 };
 
 /// The root qdisc does more than queue packets, so that it matters when XDP transmits below it.

@@ -193,6 +193,7 @@ void Engine::tick()
     if (read(timer_.get(), &expirations, sizeof(expirations)) < 0 && errno != EAGAIN)
         spdlog::warn("timer: {}", std::strerror(errno));
     beat();
+    poll_pppoe();
     settle();
     const std::uint64_t now = monotonic_ns();
     if (now - second_ns_ >= FTCTL_NSEC_PER_SEC) {
@@ -217,9 +218,36 @@ void Engine::every_second()
     if (devices_->none_attached())
         return;
     connections_->every_second();
+    guess_pppoe();
+    devices_->check_offloads();
     poll_underlays();
     publish_drops();
     (void)server_->dispatch();
+}
+
+/// A session that ends or begins is not announced by the kernel.
+void Engine::poll_pppoe()
+{
+    if (!kernel_->poll_pppoe())
+        return;
+    spdlog::info("the PPPoE sessions have changed");
+    for (const auto &[index, link] : kernel_->links())
+        if (link.kind == "ppp")
+            dirty_.devices.push_back(index);
+    want_resync_ = true;
+}
+
+/// Where several sessions may be a ppp device's: after a while without success, the next one's turn.
+void Engine::guess_pppoe()
+{
+    constexpr std::uint64_t kPatience = 3 * FTCTL_NSEC_PER_SEC;
+    const std::uint64_t now = monotonic_ns();
+    if (!kernel_->pppoe_guess().ambiguous() || now - guessed_ns_ < kPatience)
+        return;
+    guessed_ns_ = now;
+    for (const std::uint32_t ppp : connections_->unseen_pppoe())
+        if (kernel_->pppoe_guess().next(ppp))
+            dirty_.devices.push_back(ppp);
 }
 
 /// A learnt path MTU of a tunnel's underlay is not announced by the kernel.
@@ -243,8 +271,7 @@ void Engine::poll_underlays()
 Status Engine::save()
 {
     SavedState state;
-    for (const auto &[name, device] : devices_->all())
-        state.devices[name] = device.options;
+    state.devices = devices_->wanted();
     state.tunnels = tunnels_->declared();
     state.track = track_wanted_;
     return save_state(instance_, state);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class Engine {
     void tick();
     void every_second();
     void poll_underlays();
+    void poll_pppoe();
+    void guess_pppoe();
     Status save();
 
     /* engine_events.cpp: what changed, gathered and followed at most every few milliseconds */
@@ -56,6 +59,7 @@ class Engine {
     void on_nft();
     void settle();
     void settle_routes();
+    void follow_devices();
     void resync_now();
     void new_generation();
     void resolve_all();
@@ -121,13 +125,16 @@ class Engine {
     struct Dirty {
         std::vector<RouteChanged> routes;
         std::vector<std::uint32_t> devices; ///< links whose state, MTU or address changed
+        std::set<std::uint32_t> paths;      ///< whose neighbour or bridge port changed
+        bool bridges = false;               ///< VLANs of ports
         bool rules = false;
         bool addresses = false;
         bool settings = false; ///< sysctls, netconf
         bool everything = false;
         [[nodiscard]] bool any() const
         {
-            return !routes.empty() || !devices.empty() || rules || addresses || settings || everything;
+            return !routes.empty() || !devices.empty() || !paths.empty() || bridges || rules || addresses ||
+                   settings || everything;
         }
     } dirty_;
     bool want_resync_ = false;
@@ -142,6 +149,7 @@ class Engine {
     std::uint64_t generation_ns_ = 0;
     std::uint64_t second_ns_ = 0;
     std::uint64_t next_walk_ns_ = 0;
+    std::uint64_t guessed_ns_ = 0;
     std::uint64_t started_ns_ = 0;
     std::map<std::uint32_t, std::pair<IpAddr, std::uint32_t>> underlays_; ///< tunnel -> next hop, MTU
     std::map<std::pair<std::uint32_t, unsigned>, std::uint64_t>

@@ -78,6 +78,12 @@ void Engine::on_route_events()
         kernel_->apply(event);
         const auto paths = connections_->paths().by_neighbour(event.neigh.ifindex, event.neigh.addr);
         connections_->refresh_paths(paths);
+        for (const std::uint32_t index : paths) // below a bridge: another station may have another port
+            if (const Way *way = connections_->paths().way(index); way->station && !way->pppoe)
+                if (*way->station != event.neigh.mac)
+                    dirty_.paths.insert(index);
+        if (kernel_->awaited(event))
+            want_resync_ = true;
         // A packet sent to a stale neighbour makes the kernel check it (neigh_event_send); packets that
         // take the fast path do not. Unresolved ones need no help: their packets go to the stack.
         if (!event.gone && (event.neigh.state & NUD_STALE) && !paths.empty())
@@ -95,9 +101,21 @@ void Engine::on_route_events()
         connections_->refresh_paths(connections_->paths().by_device(now.index));
         if (before.flags != now.flags || before.carrier != now.carrier || before.mtu != now.mtu ||
             before.mac != now.mac || before.tunnel != now.tunnel || before.vlan != now.vlan ||
-            before.master != now.master)
+            before.master != now.master || before.bridge != now.bridge || before.port != now.port)
             dirty_.devices.push_back(now.index);
         datapath_->config().tunnels = tunnels_->count();
+    };
+    const auto on_station = [this](const FdbChanged &event) {
+        const auto paths = connections_->paths().by_station(event.bridge, event.mac);
+        dirty_.paths.insert(paths.begin(), paths.end());
+        if (kernel_->awaited(event))
+            want_resync_ = true;
+    };
+    const auto on_port = [&](const PortChanged &event) {
+        dirty_.bridges = true;
+        dirty_.devices.push_back(event.index);
+        if (const auto link = kernel_->control().link(event.index))
+            on_link(LinkChanged{*link});
     };
     const auto on_gone = [this](const LinkGone &event) {
         release_device(event.index);
@@ -110,7 +128,7 @@ void Engine::on_route_events()
         datapath_->config().tunnels = tunnels_->count();
     };
     const auto handler = [&](const RtEvent &event) {
-        std::visit(Overloaded{on_neighbour, on_link, on_gone,
+        std::visit(Overloaded{on_neighbour, on_link, on_station, on_port, on_gone,
                               [this](const AddrChanged &) { dirty_.addresses = true; },
                               [this](const RouteChanged &route) { dirty_.routes.push_back(route); },
                               [this](const RuleChanged &) { dirty_.rules = true; },
@@ -174,6 +192,10 @@ void Engine::settle_routes()
     const Dirty dirty = std::exchange(dirty_, {});
     if (dirty.addresses || !dirty.routes.empty() || dirty.everything)
         kernel_->forget_local();
+    if (dirty.bridges)
+        kernel_->refresh_bridges();
+    if (!dirty.devices.empty() || !dirty.routes.empty() || dirty.everything)
+        follow_devices();
     if (dirty.rules || !dirty.routes.empty() || dirty.everything)
         if (auto done = kernel_->refresh_rules(); !done)
             spdlog::error("{}: {}", done.error().what, done.error().why);
@@ -201,6 +223,9 @@ void Engine::settle_routes()
                                       [&](std::uint32_t index) { return way->uses(index); });
         });
     };
+    const auto by_path = [&](const Connection &conn) {
+        return dirty.paths.count(conn.dir[0].path) > 0 || dirty.paths.count(conn.dir[1].path) > 0;
+    };
     if (dirty.settings) {
         (void)kernel_->poll_sysctls();
         new_generation();
@@ -209,13 +234,24 @@ void Engine::settle_routes()
         resolve_all();
         want_resync_ = true;
     } else {
-        connections_->resolve_again([&](const Connection &conn) { return by_route(conn) || by_device(conn); },
-                                    [this] { beat(); });
+        connections_->resolve_again(
+            [&](const Connection &conn) { return by_route(conn) || by_device(conn) || by_path(conn); },
+            [this] { beat(); });
         const auto &refused = connections_->refused();
         if (std::any_of(refused.begin(), refused.end(),
                         [](const auto &item) { return about_ways(item.second.refusal.reason); }))
             want_resync_ = true;
     }
+}
+
+/// The attachments follow the devices: ports of a bridge that came or went, changed MAC addresses.
+void Engine::follow_devices()
+{
+    if (!devices_->follow())
+        return;
+    connections_->refresh_paths(connections_->paths().all());
+    dirty_.everything = true; // of the next turn
+    want_resync_ = true;
 }
 
 /// Follows what has been gathered, at the pace that was promised: routes within tens of

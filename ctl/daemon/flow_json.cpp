@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include <linux/if_ether.h>
+
 #include "util/abi_addr.h"
 #include "util/clock.h"
 
@@ -19,9 +21,16 @@ json tuple_json(const IpAddr &src, std::uint16_t sport, const IpAddr &dst, std::
     return {{"src", src.str()}, {"sport", ntohs(sport)}, {"dst", dst.str()}, {"dport", ntohs(dport)}};
 }
 
+json mac_json(const ftctl_u8 *bytes)
+{
+    Mac mac;
+    std::copy_n(bytes, mac.bytes.size(), mac.bytes.begin());
+    return mac.str();
+}
+
 /// What stands before the inner packet, in "match" and "push".
 struct Encaps {
-    json vlan = json::array(); ///< VIDs, outermost first
+    json vlan = json::array(); ///< outermost first
     json pppoe;
     json tunnel;
 
@@ -40,15 +49,26 @@ json tunnel_json(std::uint8_t outside, std::uint8_t inside, const IpAddr &src, c
     return {{"type", type}, {"src", src.str()}, {"dst", dst.str()}};
 }
 
+json vlan_json(std::uint16_t proto, std::uint16_t vid)
+{
+    return {{"proto", proto == ETH_P_8021AD ? "802.1ad" : "802.1Q"}, {"id", vid}};
+}
+
+/// `mac`: of the other end.
+json pppoe_json(std::uint16_t session, const ftctl_u8 *mac)
+{
+    return {{"session", session}, {"mac", mac_json(mac)}};
+}
+
 /// Of packets as they arrive; `turned`: as the other direction's leave.
 Encaps encaps_of(const ftctl_tuple &key, bool turned)
 {
     Encaps out;
     for (const ftctl_vlan &vlan : key.vlan)
         if (vlan.proto != 0)
-            out.vlan.push_back(ntohs(vlan.vid));
+            out.vlan.push_back(vlan_json(ntohs(vlan.proto), ntohs(vlan.vid)));
     if (key.pppoe != 0)
-        out.pppoe = ntohs(key.pppoe);
+        out.pppoe = pppoe_json(ntohs(key.pppoe), key.peer);
     if (key.tunnel != FTCTL_TUNNEL_NONE) {
         const IpAddr src = from_abi(key.outer_src, key.tunnel);
         const IpAddr dst = from_abi(key.outer_dst, key.tunnel);
@@ -63,10 +83,13 @@ Encaps encaps_of(const ftctl_path_body *path, bool turned)
     Encaps out;
     if (!path)
         return out;
-    for (std::size_t i = 0; i < path->vlans && i < 2; i++)
-        out.vlan.push_back(((path->l2[14 + 4 * i] & 0xf) << 8) | path->l2[15 + 4 * i]);
+    for (std::size_t i = 0; i < path->vlans && i < 2; i++) {
+        const ftctl_u8 *tag = path->l2 + 12 + 4 * i;
+        out.vlan.push_back(vlan_json(static_cast<std::uint16_t>(tag[0] << 8 | tag[1]),
+                                     static_cast<std::uint16_t>((tag[2] & 0xf) << 8 | tag[3])));
+    }
     if (path->pppoe != 0)
-        out.pppoe = ntohs(path->pppoe);
+        out.pppoe = pppoe_json(ntohs(path->pppoe), path->l2);
     if (path->tunnel != FTCTL_TUNNEL_NONE) {
         const bool v6 = path->tunnel == FTCTL_TUNNEL_IPV6;
         const std::uint8_t family = v6 ? AF_INET6 : AF_INET;
@@ -100,13 +123,6 @@ IpAddr new_src(const FlowEntry &e)
 IpAddr new_dst(const FlowEntry &e)
 {
     return e.key.family == 6 ? from_abi(e.new_dst, 6) : IpAddr::from_v4(e.flow.new_dst);
-}
-
-json mac_json(const ftctl_u8 *bytes)
-{
-    Mac mac;
-    std::copy_n(bytes, mac.bytes.size(), mac.bytes.begin());
-    return mac.str();
 }
 
 void put_device(json &dir, const char *key, std::uint32_t ifindex, const FlowJsonContext &context)

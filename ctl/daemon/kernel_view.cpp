@@ -23,13 +23,11 @@ constexpr std::array kDeviceSettings6 = {"forwarding",
                                          "proxy_ndp",
                                          "drop_unicast_in_l2_multicast"};
 constexpr const char *kAutoFlowLabels = "net/ipv6/auto_flowlabels";
+constexpr const char *kUpdatePriority = "net/ipv4/ip_forward_update_priority";
 constexpr const char *kMultipathHash6 = "net/ipv6/fib_multipath_hash_policy";
-constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward",
-                                        "net/ipv4/ip_forward_use_pmtu",
-                                        "net/ipv4/ip_forward_update_priority",
-                                        "net/ipv4/fib_multipath_hash_policy",
-                                        kAutoFlowLabels,
-                                        kMultipathHash6};
+constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward", "net/ipv4/ip_forward_use_pmtu",
+                                        kUpdatePriority,       "net/ipv4/fib_multipath_hash_policy",
+                                        kAutoFlowLabels,       kMultipathHash6};
 constexpr std::size_t kMaxLocal = 65536;
 
 void read_ipv6_settings(const std::string &dev, Sysctls &now)
@@ -90,6 +88,7 @@ Status KernelView::refresh()
     if (!links)
         return tl::unexpected(links.error());
     links_.clear();
+    links_changed_ = true;
     for (Link &link : *links) {
         overlay(link);
         links_.emplace(link.index, std::move(link));
@@ -101,6 +100,8 @@ Status KernelView::refresh()
     for (Neigh &neigh : *neighbours)
         neighbours_.insert_or_assign({neigh.ifindex, neigh.addr}, neigh);
     local_.clear();
+    refresh_bridges();
+    (void)poll_pppoe();
     sysctls_ = read_sysctls();
     return refresh_rules();
 }
@@ -149,6 +150,12 @@ int KernelView::auto_flow_labels()
     return it == sysctls_.forwarding.end() || it->second < 0 ? 1 : static_cast<int>(it->second);
 }
 
+bool KernelView::priority_by_tos() const
+{
+    const auto it = sysctls_.forwarding.find(kUpdatePriority);
+    return it == sysctls_.forwarding.end() || it->second != 0; // kernels before 4.19 always do
+}
+
 bool KernelView::flow_label_routed() const
 {
     // rt6_multipath_hash(): only policy 1 is over addresses, protocol and ports alone.
@@ -161,13 +168,16 @@ void KernelView::apply(const LinkChanged &event)
 {
     Link link = event.link;
     overlay(link);
+    links_changed_ = true;
     links_.insert_or_assign(link.index, std::move(link));
 }
 
 void KernelView::apply(const LinkGone &event)
 {
     links_.erase(event.index);
+    links_changed_ = true;
     asked_.erase(event.index);
+    pppoe_.forget(event.index);
     const auto first = neighbours_.lower_bound({event.index, IpAddr{}});
     const auto last = neighbours_.lower_bound({event.index + 1, IpAddr{}});
     neighbours_.erase(first, last);

@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "flow/pppoe_guess.h"
 #include "flow/ways.h"
 #include "netlink/policy.h"
 #include "netlink/route.h"
@@ -39,6 +40,11 @@ class KernelView : public Fib {
     /// As last polled; a device that is asked about is polled from then on.
     std::uint32_t ipv6_mtu(std::uint32_t ifindex) override;
     int auto_flow_labels() override;
+    std::optional<Mac> neighbour_mac(std::uint32_t ifindex, const IpAddr &addr) override;
+    std::optional<std::uint32_t> fdb_port(std::uint32_t bridge, const Mac &mac, std::uint16_t vid) override;
+    [[nodiscard]] const std::vector<BridgeVlan> &bridge_vlans(std::uint32_t ifindex) const override;
+    std::optional<PppoeSession> pppoe(const Link &ppp) override { return pppoe_.session(ppp.index); }
+    std::optional<Mac> upper_mac(std::uint32_t ifindex) override;
     [[nodiscard]] bool policy_routed(std::uint8_t family) const override
     {
         const Policy &p = family == AF_INET6 ? policy6_ : policy4_;
@@ -54,10 +60,17 @@ class KernelView : public Fib {
     void apply(const LinkChanged &event);
     void apply(const LinkGone &event);
     void apply(const NeighChanged &event);
+    /// Something waits for what this says, having asked in vain before.
+    bool awaited(const NeighChanged &event);
+    bool awaited(const FdbChanged &event);
+    /// It is a port of a bridge, or below one that is.
+    bool below_bridge(std::uint32_t ifindex);
+    /// Ports have come, gone or changed.
+    void refresh_bridges();
     /// Addresses or routes changed: what is known to be local may be wrong.
     void forget_local() { local_.clear(); }
 
-    [[nodiscard]] const Link *link_by_name(const std::string &name) const;
+    [[nodiscard]] const Link *link_by_name(const std::string &name) const override;
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
@@ -80,6 +93,14 @@ class KernelView : public Fib {
     /// Reads the settings again; true when one that decides about forwarding changed.
     bool poll_sysctls();
 
+    /// net.ipv4.ip_forward_update_priority
+    [[nodiscard]] bool priority_by_tos() const;
+
+    /// Which session each ppp device has.
+    PppoeGuess &pppoe_guess() { return pppoe_; }
+    /// Reads the PPPoE sessions again, where there is a ppp device. True when they have changed.
+    bool poll_pppoe();
+
     RtControl &control() { return *control_; }
 
   private:
@@ -91,6 +112,7 @@ class KernelView : public Fib {
     };
     Status refresh_rules(std::uint8_t family, Policy &policy);
     void overlay(Link &link) const;
+    void find_uppers();
     [[nodiscard]] Sysctls read_sysctls() const;
 
     std::unique_ptr<RtControl> control_;
@@ -100,6 +122,13 @@ class KernelView : public Fib {
     std::set<std::uint32_t> attached_;
     std::set<std::uint32_t> asked_; ///< devices whose IPv6 MTU was asked for
     std::set<IpAddr> local_;
+    BridgeVlans bridge_vlans_;
+    PppoeGuess pppoe_;
+    std::map<std::uint32_t, Mac> upper_macs_; ///< attached or not
+    std::set<std::uint32_t> below_bridges_;   ///< ports and the devices below those
+    bool links_changed_ = true;               ///< these two are old
+    std::set<std::pair<std::uint32_t, IpAddr>> awaited_neighbours_;
+    std::set<std::pair<std::uint32_t, Mac>> awaited_stations_;
     Sysctls sysctls_;
     bool marks_known_ = false;
     Policy policy4_;

@@ -39,31 +39,34 @@ const Way *PathTable::way(std::uint32_t index) const
     return it == entries_.end() ? nullptr : &it->second.way;
 }
 
-std::vector<std::uint32_t> PathTable::by_device(std::uint32_t oif) const
+template <typename Which>
+std::vector<std::uint32_t> PathTable::which(Which &&which) const
 {
     std::vector<std::uint32_t> found;
     for (const auto &[index, entry] : entries_)
-        if (entry.way.oif == oif)
+        if (which(entry.way))
             found.push_back(index);
     return found;
+}
+
+std::vector<std::uint32_t> PathTable::by_device(std::uint32_t ifindex) const
+{
+    return which([&](const Way &way) { return way.uses(ifindex); });
 }
 
 std::vector<std::uint32_t> PathTable::by_neighbour(std::uint32_t ifindex, const IpAddr &next_hop) const
 {
-    std::vector<std::uint32_t> found;
-    for (const auto &[index, entry] : entries_)
-        if (entry.way.neigh_dev == ifindex && entry.way.next_hop == next_hop)
-            found.push_back(index);
-    return found;
+    return which([&](const Way &way) { return way.neigh_dev == ifindex && way.next_hop == next_hop; });
+}
+
+std::vector<std::uint32_t> PathTable::by_station(std::uint32_t bridge, const Mac &mac) const
+{
+    return which([&](const Way &way) { return way.station == mac && way.uses(bridge); });
 }
 
 std::vector<std::uint32_t> PathTable::all() const
 {
-    std::vector<std::uint32_t> found;
-    found.reserve(entries_.size());
-    for (const auto &[index, entry] : entries_)
-        found.push_back(index);
-    return found;
+    return which([](const Way &) { return true; });
 }
 
 } // namespace ftctl

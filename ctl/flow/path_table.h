@@ -24,13 +24,18 @@ class PathTable {
 
     [[nodiscard]] const Way *way(std::uint32_t index) const;
     [[nodiscard]] std::size_t used() const { return by_way_.size(); }
-    /// Indexes whose way leaves by this device, or goes to this neighbour of that device.
-    [[nodiscard]] std::vector<std::uint32_t> by_device(std::uint32_t oif) const;
+    /// Indexes whose way uses this device, or goes to this neighbour of that device.
+    [[nodiscard]] std::vector<std::uint32_t> by_device(std::uint32_t ifindex) const;
     [[nodiscard]] std::vector<std::uint32_t> by_neighbour(std::uint32_t ifindex,
                                                           const IpAddr &next_hop) const;
+    /// Indexes whose way ends at the port behind which a bridge has this station.
+    [[nodiscard]] std::vector<std::uint32_t> by_station(std::uint32_t bridge, const Mac &mac) const;
     [[nodiscard]] std::vector<std::uint32_t> all() const;
 
   private:
+    template <typename Which>
+    [[nodiscard]] std::vector<std::uint32_t> which(Which &&which) const;
+
     struct Entry {
         Way way;
         std::uint32_t users = 0;

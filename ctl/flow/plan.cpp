@@ -89,9 +89,12 @@ void plan_outer(ftctl_path_body &body, const TunnelConfig &tunnel, bool inner_v6
         body.flags |= FTCTL_P_DRAWN;
 }
 
-/// Ethernet and tags, outermost first.
+/// Ethernet, tags (outermost first) and PPPoE.
 void plan_l2(ftctl_path_body &body, const Way &way, const Mac &smac, const Mac &dmac, std::uint16_t proto)
 {
+    constexpr std::uint16_t kPppoeHead = 0x1100; // version 1, type 1, code 0: session data
+    constexpr std::uint16_t kPppIp = 0x0021;
+    constexpr std::uint16_t kPppIpv6 = 0x0057;
     ftctl_u8 *to = body.l2;
     const auto put16 = [&to](std::uint16_t value) {
         *to++ = static_cast<ftctl_u8>(value >> 8);
@@ -103,9 +106,27 @@ void plan_l2(ftctl_path_body &body, const Way &way, const Mac &smac, const Mac &
         put16(tag.proto);
         put16(tag.vid);
     }
-    put16(proto);
+    if (way.pppoe) {
+        put16(ETH_P_PPP_SES);
+        put16(kPppoeHead);
+        put16(way.pppoe->id);
+        put16(0); // the length: the packet's
+        put16(proto == ETH_P_IPV6 ? kPppIpv6 : kPppIp);
+        body.pppoe = htons(way.pppoe->id);
+    } else {
+        put16(proto);
+    }
     body.l2_len = static_cast<ftctl_u8>(to - body.l2);
     body.vlans = static_cast<ftctl_u8>(way.tags.size());
+}
+
+/// Priorities of the tags. What is not IPv4 keeps the priority it came with: none, as a rule, and the
+/// witness sees where there is one.
+void plan_priorities(ftctl_path_body &body, const Way &way, bool by_tos)
+{
+    constexpr std::uint32_t kEach = 0x11111111;
+    for (std::size_t i = 0; i < way.tags.size() && i < std::size(body.pcp); i++)
+        body.pcp[i] = by_tos ? way.tags[i].pcp : (way.tags[i].pcp & 0xf) * kEach;
 }
 
 } // namespace
@@ -131,6 +152,11 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
     }
     for (std::size_t i = 0; i < way_in.tags.size() && i < std::size(plan.key.vlan); i++)
         plan.key.vlan[i] = {htons(way_in.tags[i].proto), htons(way_in.tags[i].vid)};
+    if (way_in.pppoe) {
+        plan.key.pppoe = htons(way_in.pppoe->id);
+        std::copy(way_in.pppoe->peer.bytes.begin(), way_in.pppoe->peer.bytes.end(), plan.key.peer);
+    }
+    plan.upper = way_in.upper_mac;
     plan.new_src = to_abi(out.src);
     plan.new_dst = to_abi(out.dst);
     plan.new_sport = htons(out.sport);
@@ -143,8 +169,7 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
     return plan;
 }
 
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
-                          std::uint32_t device_mtu)
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, const Egress &egress)
 {
     ftctl_path_body body{};
     const bool inner_v6 = way.family == AF_INET6;
@@ -157,16 +182,17 @@ ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool
         outer_v6 = body.tunnel == FTCTL_TUNNEL_IPV6;
     }
     plan_l2(body, way, smac, dmac ? *dmac : Mac{}, outer_v6 ? ETH_P_IPV6 : ETH_P_IP);
-    if (!up)
+    plan_priorities(body, way, egress.priority_by_tos && !inner_v6);
+    if (!egress.up)
         body.reason = FTCTL_R_PATH_DOWN;
     else if (!dmac)
         body.reason = FTCTL_R_NO_NEIGH;
     else
         body.flags |= FTCTL_P_VALID;
-    if (xdp) {
+    if (egress.xdp) {
         body.flags |= FTCTL_P_XDP;
         // xdp_ok_fwd_dev(): the MTU, an Ethernet header and one tag
-        const std::uint32_t most = device_mtu + ETH_HLEN + 4 - body.l2_len;
+        const std::uint32_t most = egress.mtu + ETH_HLEN + 4 - body.l2_len;
         body.mtu = static_cast<std::uint16_t>(std::min<std::uint32_t>(body.mtu, most));
     }
     return body;

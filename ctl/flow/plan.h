@@ -20,6 +20,7 @@ struct FlowPlan {
     std::uint16_t addr_delta = 0; ///< see struct ftctl_flow
     std::uint16_t port_delta = 0;
     bool nat = false;
+    bool upper = false; ///< FTCTL_F_UPPER
 };
 
 /// The direction `reply` of the connection: packets come in by the other direction's way.
@@ -31,9 +32,16 @@ std::uint16_t csum_delta16(std::uint16_t from, std::uint16_t to);
 std::uint16_t csum_delta(const ftctl_addr &from, const ftctl_addr &to);
 std::uint16_t csum_add(std::uint16_t a, std::uint16_t b);
 
+/// What a path depends on beside its way.
+struct Egress {
+    bool up = false;  ///< way.oif
+    bool xdp = false; ///< it is attached there
+    /// MTU of way.oif; counts at XDP, where the devmap drops frames that exceed it by two tags.
+    std::uint32_t mtu = 0;
+    bool priority_by_tos = true; ///< net.ipv4.ip_forward_update_priority
+};
+
 /// The body of the path for a way. dmac zero and flags without VALID while the neighbour is unknown.
-/// `device_mtu`: of way.oif; counts at XDP, where the devmap drops frames that exceed it by two tags.
-ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, bool up, bool xdp,
-                          std::uint32_t device_mtu);
+ftctl_path_body plan_path(const Way &way, const Mac &smac, const Mac *dmac, const Egress &egress);
 
 } // namespace ftctl

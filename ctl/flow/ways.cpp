@@ -38,49 +38,22 @@ Decision<void> check_unicast(const RouteAnswer &answer, const IpAddr &dst)
     return refuse(FTCTL_R_NO_ROUTE, dst.str());
 }
 
-/// The device a frame leaves by must be one whose link layer is understood.
-Decision<void> check_device(const Link &link, Fib &fib)
-{
-    if (!fib.attached(link.index))
-        return refuse(FTCTL_R_DEVICE, link.name);
-    if (link.type != ARPHRD_ETHER)
-        return refuse(FTCTL_R_PATH, link.name);
-    return {};
-}
-
-/// What lies below a device that IP leaves by.
-struct Below {
-    std::uint32_t oif = 0;
-    std::vector<VlanTag> tags;
-};
-
-/// Down to the attached device (dev_fill_forward_path): the device itself, or the one below its VLANs.
-Decision<Below> walk_down(const Link &device, Fib &fib)
-{
-    Below below;
-    const Link *link = &device;
-    while (link->vlan && !fib.attached(link->index)) {
-        const Link *lower = fib.link(link->lower);
-        if (!lower || below.tags.size() == 2 || !(link->flags & IFF_UP))
-            return refuse(FTCTL_R_PATH, link->name);
-        if (link->vlan->egress_priorities)
-            return refuse(FTCTL_R_PATH, link->name + ": egress-qos-map");
-        if (link->vlan->keeps_tag)
-            return refuse(FTCTL_R_PATH, link->name + ": reorder_hdr off");
-        if (link->mac != lower->mac)
-            return refuse(FTCTL_R_PATH, link->name + ": its MAC address is not that of " + lower->name);
-        below.tags.insert(below.tags.begin(), link->vlan->tag);
-        link = lower;
-    }
-    if (const auto usable = check_device(*link, fib); !usable)
-        return tl::unexpected(usable.error());
-    below.oif = link->index;
-    return below;
-}
-
 std::uint32_t forward_mtu(const RouteAnswer &answer, const Link &link, std::uint8_t family, Fib &fib)
 {
     return ftctl::forward_mtu(answer, link, family == AF_INET6 ? fib.ipv6_mtu(link.index) : 0);
+}
+
+/// A way of which the lower half is known.
+Decision<Way> way_below(const Link &device, const IpAddr &next_hop, Fib &fib)
+{
+    auto path = forward_path(device, next_hop, fib);
+    if (!path)
+        return tl::unexpected(path.error());
+    Way way;
+    static_cast<ForwardPath &>(way) = std::move(*path);
+    way.neigh_dev = device.index;
+    way.next_hop = next_hop;
+    return way;
 }
 
 /// ip6_make_flowlabel(): a packet without a label gets one drawn, from a hash with a secret key. The
@@ -119,19 +92,15 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, std:
     const Link *lower = fib.link(underlay->oif);
     if (!lower || lower->tunnel || lower->index == device.index)
         return refuse(FTCTL_R_PATH, device.name); // tunnels in tunnels, loops
-    auto below = walk_down(*lower, fib);
-    if (!below)
-        return tl::unexpected(below.error());
     if (underlay->gateway && underlay->gateway.family != outer)
         return refuse(FTCTL_R_PATH, lower->name + ": IPv6 next hop");
+    auto way_out = way_below(*lower, underlay->gateway ? underlay->gateway : config.remote, fib);
+    if (!way_out)
+        return way_out;
 
-    Way way;
+    Way &way = *way_out;
     way.family = family;
     way.l3_oif = device.index;
-    way.oif = below->oif;
-    way.tags = std::move(below->tags);
-    way.neigh_dev = lower->index;
-    way.next_hop = underlay->gateway ? underlay->gateway : config.remote;
     if (!config.local)
         config.local = underlay->prefsrc;
     if (config.local.family != outer)
@@ -145,7 +114,7 @@ Decision<Way> resolve_tunnel(const RouteAnswer &answer, const Link &device, std:
         return refuse(FTCTL_R_PATH, device.name + ": the underlay's MTU is below 1300");
     way.mtu = static_cast<std::uint16_t>(std::min(forward_mtu(answer, device, family, fib), under - header));
     way.tunnel = config;
-    return way;
+    return way_out;
 }
 
 /// Either end is known to be this machine: the kernel's rule for skipping a lookup applies, with
@@ -213,20 +182,14 @@ Decision<Way> resolve_way(const RouteAnswer &answer, const IpAddr &dst, Fib &fib
         return refuse(FTCTL_R_PATH, link_name(fib, answer.oif));
     if (device->tunnel)
         return resolve_tunnel(answer, *device, dst.family, fib);
-    auto below = walk_down(*device, fib);
-    if (!below)
-        return tl::unexpected(below.error());
     if (answer.gateway && answer.gateway.family != dst.family)
         return refuse(FTCTL_R_PATH, device->name + ": IPv6 next hop"); // RTA_VIA of an IPv4 route
-
-    Way way;
-    way.family = dst.family;
-    way.l3_oif = device->index;
-    way.oif = below->oif;
-    way.tags = std::move(below->tags);
-    way.neigh_dev = device->index;
-    way.next_hop = answer.gateway ? answer.gateway : dst;
-    way.mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device, dst.family, fib));
+    auto way = way_below(*device, answer.gateway ? answer.gateway : dst, fib);
+    if (!way)
+        return way;
+    way->family = dst.family;
+    way->l3_oif = device->index;
+    way->mtu = static_cast<std::uint16_t>(forward_mtu(answer, *device, dst.family, fib));
     return way;
 }
 

@@ -3,12 +3,14 @@
 // and neighbours. Decisions only: what the kernel says comes through the Fib interface.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "flow/forward_path.h"
 #include "flow/refusal.h"
 #include "netlink/conntrack.h"
 #include "netlink/route.h"
@@ -24,6 +26,7 @@ class Fib {
     virtual Result<RouteAnswer> route(const RouteQuery &query) = 0;
     /// The link as last seen; null when there is none.
     virtual const Link *link(std::uint32_t ifindex) = 0;
+    [[nodiscard]] virtual const Link *link_by_name(const std::string &name) const = 0;
     /// ftctl is attached to this device.
     virtual bool attached(std::uint32_t ifindex) = 0;
     /// The kernel would send ICMP redirects for packets that leave by the device they came in on.
@@ -34,6 +37,23 @@ class Fib {
     virtual std::uint32_t ipv6_mtu(std::uint32_t /*ifindex*/) { return 0; }
     /// net.ipv6.auto_flowlabels: 0 off, 1 on, 2 for sockets that ask, 3 forced. Not known: on.
     virtual int auto_flow_labels() { return 1; }
+    /// The neighbour's address, when the kernel would send to it now. Who asks in vain has it resolved.
+    virtual std::optional<Mac> neighbour_mac(std::uint32_t /*ifindex*/, const IpAddr & /*addr*/)
+    {
+        return std::nullopt;
+    }
+    /// The port that a bridge sends frames for this station to; none: to all of them, or to itself.
+    virtual std::optional<std::uint32_t> fdb_port(std::uint32_t /*bridge*/, const Mac & /*mac*/,
+                                                  std::uint16_t /*vid*/)
+    {
+        return std::nullopt;
+    }
+    /// The VLANs of a bridge or of a port, as far as it filters them.
+    [[nodiscard]] virtual const std::vector<BridgeVlan> &bridge_vlans(std::uint32_t ifindex) const = 0;
+    /// The session of a ppp device; none when it has none, or it cannot be told which.
+    virtual std::optional<PppoeSession> pppoe(const Link & /*ppp*/) { return std::nullopt; }
+    /// Beside its own, the MAC address that an attached device takes frames for (ftctl_slot.upper).
+    virtual std::optional<Mac> upper_mac(std::uint32_t /*ifindex*/) { return std::nullopt; }
     /// A rule or route of this family depends on what no query can tell (mark, TOS, ...).
     [[nodiscard]] virtual bool policy_routed(std::uint8_t /*family*/) const { return false; }
     /// Some IPv6 route has several next hops, and which one a packet takes depends on its flow label.
@@ -41,20 +61,18 @@ class Fib {
 };
 
 /// The way out of one direction. Equal ways share a path.
-struct Way {
+struct Way : ForwardPath {
     std::uint8_t family = 2;     ///< AF_INET or AF_INET6: of the packets that go this way
-    std::uint32_t l3_oif = 0;    ///< what the route says: the tunnel, or the same as oif
-    std::uint32_t oif = 0;       ///< attached device that the frame leaves by
-    std::uint32_t neigh_dev = 0; ///< where next_hop is a neighbour: oif, or a VLAN device on it
+    std::uint32_t l3_oif = 0;    ///< what the route says: the tunnel, or the same as neigh_dev
+    std::uint32_t neigh_dev = 0; ///< where next_hop is a neighbour: devices.front()
     IpAddr next_hop;
-    std::vector<VlanTag> tags;          ///< pushed; outermost first, two at most
     std::uint16_t mtu = 0;              ///< largest inner L3 packet
     std::optional<TunnelConfig> tunnel; ///< pushed; local is filled in, mode is the one of these packets
 
     /// A change of this device may change the way.
     [[nodiscard]] bool uses(std::uint32_t ifindex) const
     {
-        return oif == ifindex || l3_oif == ifindex || neigh_dev == ifindex;
+        return l3_oif == ifindex || std::find(devices.begin(), devices.end(), ifindex) != devices.end();
     }
     auto operator<=>(const Way &) const = default;
 };

@@ -215,8 +215,11 @@ std::optional<VlanConfig> parse_vlan(const Attr &data)
             }
             break;
         case IFLA_VLAN_EGRESS_QOS:
-            for ([[maybe_unused]] const Attr &map : a.nested())
-                vlan.egress_priorities = true;
+            for (const Attr &one : a.nested())
+                if (const auto map = load<ifla_vlan_qos_mapping>(one.data); map && map->from < 8) {
+                    const std::uint32_t shift = map->from * 4; // vlan_dev_get_egress_qos_mask()
+                    vlan.tag.pcp = (vlan.tag.pcp & ~(0xfU << shift)) | (map->to & 7U) << shift;
+                }
             break;
         default:
             break;
@@ -228,6 +231,7 @@ std::optional<VlanConfig> parse_vlan(const Attr &data)
 void parse_linkinfo(const Attr &info, Link &link)
 {
     std::optional<Attr> data;
+    std::optional<Attr> port;
     for (const Attr &a : info.nested()) {
         if (a.type == IFLA_INFO_KIND)
             link.kind = a.text();
@@ -235,9 +239,15 @@ void parse_linkinfo(const Attr &info, Link &link)
             data = a;
         else if (a.type == IFLA_INFO_SLAVE_KIND)
             link.master_kind = a.text();
+        else if (a.type == IFLA_INFO_SLAVE_DATA)
+            port = a;
     }
+    if (port && link.master_kind == "bridge")
+        link.port = parse_bridge_port(*port);
     if (data && link.kind == "vlan")
         link.vlan = parse_vlan(*data);
+    else if (data && link.kind == "bridge")
+        link.bridge = parse_bridge(*data);
     else if (data)
         link.tunnel = parse_tunnel(link.kind, *data);
 }

@@ -36,6 +36,9 @@ class Control final : public RtControl {
     Result<Link> link(const std::string &name) override;
     Result<std::vector<Neigh>> neighbours() override;
     Result<std::optional<Neigh>> neighbour(std::uint32_t ifindex, const IpAddr &addr) override;
+    Result<std::optional<std::uint32_t>> fdb_port(std::uint32_t bridge, const Mac &mac,
+                                                  std::uint16_t vid) override;
+    Result<BridgeVlans> bridge_vlans() override;
     Result<RuleSummary> rules(std::uint8_t family) override;
     Status probe_neighbour(std::uint32_t ifindex, const IpAddr &addr) override;
     Result<RouteTraits> route_traits(std::uint8_t family) override;
@@ -177,6 +180,47 @@ Result<std::optional<Neigh>> Control::neighbour(std::uint32_t ifindex, const IpA
     if (err)
         return socket_.error(fmt::format("look up neighbour {}", addr.str()), err);
     return found;
+}
+
+Result<std::optional<std::uint32_t>> Control::fdb_port(std::uint32_t bridge, const Mac &mac,
+                                                       std::uint16_t vid)
+{
+    nl::Request r(RTM_GETNEIGH, 0);
+    r.head<ndmsg>().ndm_family = AF_BRIDGE;
+    r.put_u32(NDA_MASTER, bridge);
+    r.put(NDA_LLADDR, mac.bytes.data(), mac.bytes.size());
+    if (vid)
+        r.put_u16(NDA_VLAN, vid);
+    std::optional<std::uint32_t> found;
+    const int err = socket_.ask(r, [&found](const nl::Message &m) {
+        found = nl::parse_fdb_port(m);
+        return true;
+    });
+    if (err == ENOENT)
+        return std::optional<std::uint32_t>{};
+    if (err)
+        return socket_.error(fmt::format("look up station {}", mac.str()), err);
+    return found;
+}
+
+Result<BridgeVlans> Control::bridge_vlans()
+{
+    nl::Request r(RTM_GETLINK, NLM_F_DUMP);
+    r.head<ifinfomsg>().ifi_family = AF_BRIDGE;
+    r.put_u32(IFLA_EXT_MASK, RTEXT_FILTER_BRVLAN_COMPRESSED | RTEXT_FILTER_SKIP_STATS);
+    BridgeVlans all;
+    const int err = socket_.dump_consistent(
+        r, [&] { all.clear(); },
+        [&](const nl::Message &m) {
+            if (auto port = nl::parse_port_vlans(m))
+                all[port->index] = std::move(port->vlans);
+            return true;
+        });
+    if (err == EAFNOSUPPORT || err == EOPNOTSUPP)
+        return BridgeVlans{}; // a kernel without bridges
+    if (err)
+        return socket_.error("list the VLANs of bridges", err);
+    return all;
 }
 
 Result<RuleSummary> Control::rules(std::uint8_t family)

@@ -17,21 +17,47 @@
 
 namespace ftctl {
 
-/// An 802.1Q or 802.1ad tag; both in host byte order.
+/// An 802.1Q or 802.1ad tag, in host byte order.
 struct VlanTag {
     std::uint16_t proto = 0;
     std::uint16_t vid = 0;
+    /// PCP that frames leave with, by priority 0 to 7 of their skb: four bits each, 0 lowest.
+    std::uint32_t pcp = 0;
     auto operator<=>(const VlanTag &) const = default;
 };
 
 /// Settings of a VLAN device.
 struct VlanConfig {
     VlanTag tag;
-    /// Frames get a priority from their skb's, or keep their tag when they are received.
-    bool egress_priorities = false;
-    bool keeps_tag = false;
+    bool keeps_tag = false; ///< frames keep their tag when they are received (reorder_hdr off)
     auto operator<=>(const VlanConfig &) const = default;
 };
+
+/// Settings of a bridge.
+struct BridgeConfig {
+    bool vlan_filtering = false;
+    std::uint16_t vlan_proto = 0; ///< of the tags it filters; host byte order
+    bool mst = false;             ///< one spanning tree per VLAN group: a port has several states
+    auto operator<=>(const BridgeConfig &) const = default;
+};
+
+/// Settings of a port of a bridge.
+struct BridgePort {
+    bool forwarding = false;  ///< BR_STATE_FORWARDING
+    bool locked = false;      ///< takes frames of known stations only (802.1X)
+    bool vlan_tunnel = false; ///< maps VLANs to tunnels
+    auto operator<=>(const BridgePort &) const = default;
+};
+
+/// A VLAN of a bridge, or of one of its ports.
+struct BridgeVlan {
+    std::uint16_t vid = 0;
+    bool pvid = false;     ///< frames without a tag belong to it
+    bool untagged = false; ///< frames leave without a tag
+    auto operator<=>(const BridgeVlan &) const = default;
+};
+/// By ifindex; sorted by VID.
+using BridgeVlans = std::map<std::uint32_t, std::vector<BridgeVlan>>;
 
 struct Link {
     std::uint32_t index = 0;
@@ -50,6 +76,8 @@ struct Link {
     std::uint8_t xdp_mode = 0;     ///< XDP_ATTACHED_*
     std::optional<TunnelConfig> tunnel;
     std::optional<VlanConfig> vlan;
+    std::optional<BridgeConfig> bridge;
+    std::optional<BridgePort> port; ///< of the bridge .master
 };
 
 /// Neighbour entry; NUD_* state from <linux/neighbour.h>.
@@ -96,6 +124,15 @@ struct NeighChanged {
     Neigh neigh;
     bool gone = false;
 };
+/// A station of a bridge was learnt, has moved, or is forgotten.
+struct FdbChanged {
+    std::uint32_t bridge = 0;
+    Mac mac;
+};
+/// State, flags or VLANs of a bridge port, or VLANs of a bridge.
+struct PortChanged {
+    std::uint32_t index = 0;
+};
 struct AddrChanged {
     std::uint32_t ifindex;
     IpAddr addr;
@@ -112,8 +149,8 @@ struct RuleChanged {};
 struct NetconfChanged {}; ///< forwarding, rp_filter, ... of some device
 struct NexthopChanged {}; ///< nexthop objects (RTNLGRP_NEXTHOP)
 struct Overrun {};        ///< events were lost: read everything again
-using RtEvent = std::variant<LinkChanged, LinkGone, NeighChanged, AddrChanged, RouteChanged, RuleChanged,
-                             NetconfChanged, NexthopChanged, Overrun>;
+using RtEvent = std::variant<LinkChanged, LinkGone, NeighChanged, FdbChanged, PortChanged, AddrChanged,
+                             RouteChanged, RuleChanged, NetconfChanged, NexthopChanged, Overrun>;
 
 /// rtnetlink subscription: LINK, NEIGH, IPV4/IPV6_IFADDR, _ROUTE, _RULE, _NETCONF, NEXTHOP.
 class RtEvents {
@@ -148,6 +185,12 @@ class RtControl {
     virtual Result<Link> link(const std::string &name) = 0;
     virtual Result<std::vector<Neigh>> neighbours() = 0;
     virtual Result<std::optional<Neigh>> neighbour(std::uint32_t ifindex, const IpAddr &addr) = 0;
+    /// The port behind which a bridge knows a station; none when it does not, or when the address is
+    /// the bridge's own.
+    virtual Result<std::optional<std::uint32_t>> fdb_port(std::uint32_t bridge, const Mac &mac,
+                                                          std::uint16_t vid) = 0;
+    /// The VLANs of all bridges and their ports.
+    virtual Result<BridgeVlans> bridge_vlans() = 0;
     virtual Result<RuleSummary> rules(std::uint8_t family) = 0;
     /// Makes the kernel resolve or re-check a neighbour (NTF_USE); does not wait.
     virtual Status probe_neighbour(std::uint32_t ifindex, const IpAddr &addr) = 0;

@@ -27,6 +27,24 @@ std::optional<Link> parse_link(const Message &m);
 /// RTM_NEWNEIGH, RTM_DELNEIGH of IPv4 and IPv6; no proxy entries, no bridge FDB.
 std::optional<Neigh> parse_neigh(const Message &m);
 
+/// RTM_NEWNEIGH, RTM_DELNEIGH of a bridge's forwarding database.
+std::optional<FdbChanged> parse_fdb(const Message &m);
+/// The port in RTM_NEWNEIGH as the answer to a query of it.
+std::optional<std::uint32_t> parse_fdb_port(const Message &m);
+
+/// RTM_NEWLINK, RTM_DELLINK as a bridge sends them (AF_BRIDGE).
+std::optional<PortChanged> parse_port(const Message &m);
+/// The VLANs in such a message, of the device it is about.
+struct PortVlans {
+    std::uint32_t index = 0;
+    std::vector<BridgeVlan> vlans;
+};
+std::optional<PortVlans> parse_port_vlans(const Message &m);
+
+/// Settings of a bridge (IFLA_INFO_DATA) and of a port (IFLA_INFO_SLAVE_DATA).
+BridgeConfig parse_bridge(const Attr &data);
+BridgePort parse_bridge_port(const Attr &data);
+
 /// RTM_NEWADDR, RTM_DELADDR.
 std::optional<AddrChanged> parse_addr(const Message &m);
 

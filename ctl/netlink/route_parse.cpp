@@ -228,15 +228,21 @@ std::optional<RtEvent> parse_rt_event(const Message &m)
     case RTM_NEWLINK:
         if (auto link = parse_link(m))
             return LinkChanged{std::move(*link)};
+        if (const auto port = parse_port(m))
+            return *port;
         return std::nullopt;
     case RTM_DELLINK:
         if (auto link = parse_link(m))
             return LinkGone{link->index, std::move(link->name)};
+        if (const auto port = parse_port(m)) // has left its bridge
+            return *port;
         return std::nullopt;
     case RTM_NEWNEIGH:
     case RTM_DELNEIGH:
         if (const auto neigh = parse_neigh(m))
             return NeighChanged{*neigh, m.type == RTM_DELNEIGH};
+        if (const auto station = parse_fdb(m))
+            return *station;
         return std::nullopt;
     case RTM_NEWADDR:
     case RTM_DELADDR:

@@ -34,6 +34,7 @@ class Request {
     void put(std::uint16_t type, const void *data, std::size_t len);
     void put(std::uint16_t type, const IpAddr &addr) { put(type, addr.bytes.data(), addr.size()); }
     void put_u8(std::uint16_t type, std::uint8_t v) { put(type, &v, sizeof(v)); }
+    void put_u16(std::uint16_t type, std::uint16_t v) { put(type, &v, sizeof(v)); }
     void put_u32(std::uint16_t type, std::uint32_t v) { put(type, &v, sizeof(v)); }
     void put_be16(std::uint16_t type, std::uint16_t host) // host order in, network order out
     {

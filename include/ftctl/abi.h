@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 3
+#define FTCTL_ABI 4
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -222,6 +222,7 @@ enum ftctl_flow_state {
 /* ftctl_flow.flags */
 #define FTCTL_F_NAT   0x01 /* addresses or ports change; the checksum deltas count */
 #define FTCTL_F_REPLY 0x02 /* reply direction of the connection */
+#define FTCTL_F_UPPER 0x04 /* its frames are for ftctl_slot.upper, not for the device itself */
 
 /*
  * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6: flow6, flowx. Created by the
@@ -292,7 +293,10 @@ struct ftctl_path_body {
 	ftctl_u16 pppoe;  /* be; session in .l2, 0: none */
 	ftctl_u8 l2[FTCTL_L2_MAX]; /* dmac, smac, ... ; the last EtherType or PPP protocol is the packet's */
 	ftctl_u8 outer[FTCTL_OUTER_MAX]; /* outer header */
-	ftctl_u8 reserved[24];
+	/* PCP of each tag in .l2, by the priority that ip_forward() gives the packet: four bits each, 0
+	 * lowest */
+	ftctl_u32 pcp[2];
+	ftctl_u8 reserved[16];
 };
 FTCTL_ASSERT(sizeof(struct ftctl_path_body) == 120, "path body");
 
@@ -311,13 +315,17 @@ FTCTL_ASSERT(sizeof(struct ftctl_path) == 256, "path");
 
 /* --------------------------------------------------------------- attachments */
 
+/* ftctl_slot.flags */
+#define FTCTL_S_PORT 0x01 /* port of a bridge, or below one: what a bridge drops goes to the stack */
+
 /* Map: slots (array, memory-mapped). One per attachment. */
 struct ftctl_slot {
 	/* MAC addresses that frames for this machine have, byte 0 lowest, in the low 48 bits; ~0: none */
 	ftctl_u64 mac;	   /* the device's; ~0 here: take nothing */
-	ftctl_u64 upper;   /* of the bridge it is a port of */
+	ftctl_u64 upper;   /* of the device above it that has one of its own: a bridge, a VLAN; ~0: none */
 	ftctl_u32 ifindex; /* 0: free */
-	ftctl_u32 hook;	   /* enum ftctl_hook */
+	ftctl_u16 hook;	   /* enum ftctl_hook */
+	ftctl_u16 flags;   /* FTCTL_S_* */
 	ftctl_u32 rpf;	   /* FTCTL_RPF_*; 0: off */
 	ftctl_u32 pad;
 };

@@ -29,6 +29,53 @@ TEST_CASE("only frames for the device's own MAC address are taken", "[l2]")
     }
 }
 
+TEST_CASE("a device above with an address of its own has flows of its own", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none, Nat::both}, true)) {
+        s.install();
+        const auto upper = device_mac(kDevC);
+        const auto number = [](const auto &mac) {
+            std::uint64_t value = 0;
+            for (unsigned byte = 0; byte < 6; ++byte)
+                value |= static_cast<std::uint64_t>(mac[byte]) << (8 * byte);
+            return value;
+        };
+        ftctl_slot slot = Rig::get().slot(s.in_device());
+        slot.upper = number(upper);
+        Rig::get().set_slot(s.in_device(), slot);
+        Packet above = s.packet();
+        above.dmac = upper;
+        expect_fast(s, s.packet());
+        expect_pass(s, above, {FTCTL_R_OTHER_HOST}); // the flow is of packets to the device itself
+        s.change_flow([](ftctl_flow &f) { f.flags |= FTCTL_F_UPPER; });
+        expect_fast(s, above);
+        expect_pass(s, s.packet(), {FTCTL_R_OTHER_HOST});
+        above.dmac[5] ^= 1;
+        expect_pass(s, above, {FTCTL_R_OTHER_HOST});
+        slot.mac = ~0ULL;
+        Rig::get().set_slot(s.in_device(), slot);
+        above.dmac = upper;
+        expect_pass(s, above, {FTCTL_R_OTHER_HOST});
+    }
+}
+
+TEST_CASE("below a bridge only frames from stations are taken", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none}, true)) {
+        s.install();
+        ftctl_slot slot = Rig::get().slot(s.in_device());
+        slot.flags = FTCTL_S_PORT;
+        Rig::get().set_slot(s.in_device(), slot);
+        Packet in = s.packet();
+        expect_fast(s, in);
+        for (const auto &source :
+             {ftctl::test::Mac{}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x03, 0, 0, 0, 0, 1}}) {
+            in.smac = source;
+            expect_pass(s, in, {FTCTL_R_GROUP});
+        }
+    }
+}
+
 TEST_CASE("a slot that says so takes nothing", "[l2]")
 {
     for (const Scenario &s : scenarios({kTcp}, {Nat::none}, false)) {

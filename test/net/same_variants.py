@@ -4,7 +4,7 @@ import dataclasses
 import typing
 
 from frames import TCP, UDP
-from same_ip import V4, V6
+from same_ip import LIMIT, V4, V6
 
 MAX_ROUNDS = 400
 
@@ -52,9 +52,14 @@ class Variant:
     wan_mtu: int = 1500  # of rb
     l4_checks: bool = False  # nf_conntrack_checksum, as kernels have it by default
     # What follows makes rows for kernels that have the devices (test/vm/rows.py).
-    ipip: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0 type ipip`
+    device: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0`
+    outer: type = V4  # the tunnel's outside
+    encaplimit: bool = False  # it has the encapsulation limit option, at both ends
+    labels: int = 0  # net.ipv6.auto_flowlabels: what R draws is not compared
+    slow_in: bool = False  # what comes out of the tunnel is the stack's on this kernel
     links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
     outside: str = "rb"  # R's device towards W
+    hear: str = "wa"  # where W looks at what arrives: below a VLAN device it sees the tag, too
     attach: tuple = ("ra", "rb")
     extra: str = ""  # more lines for ip(8) in R, at last
     nft: str = ""  # more rules in R
@@ -69,7 +74,7 @@ class Variant:
     @property
     def needs_daemon(self):
         """The tunnel is ftctl's own, at the plain router as well."""
-        return self.tunnel and self.ipip is None
+        return self.tunnel and self.device is None
 
     @property
     def fast(self):
@@ -79,7 +84,22 @@ class Variant:
         """The largest packet R forwards towards this side without fragmenting."""
         if side == "L":
             return self.lan_mtu
-        return self.limit or (self.wan_mtu - 20 if self.tunnel else self.wan_mtu)
+        room = self.outer.head + (8 if self.encaplimit else 0) if self.tunnel else 0
+        return self.limit or self.wan_mtu - room
+
+    @property
+    def between(self):
+        """The family of packets between R and W."""
+        return self.outer if self.tunnel else self.ip
+
+    @property
+    def families(self):
+        return tuple(dict.fromkeys((self.ip, self.between)))
+
+    def wrap(self, recipe, packet):
+        """What W sends into the tunnel, with a recipe's o_ keys."""
+        usual = {"o_ext": [LIMIT]} if self.encaplimit else {}
+        return self.outer.packet({**usual, **recipe}, "o_", self.outer.w_host, self.outer.r_wan, self.ip.number, packet)
 
     @property
     def wan_host(self):

@@ -2,9 +2,11 @@
 // A Fib made of tables, and a conntrack entry to start from.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <linux/netfilter/nf_conntrack_common.h>
@@ -76,6 +78,38 @@ class FakeFib : public Fib {
         const auto it = links.find(ifindex);
         return it == links.end() ? nullptr : &it->second;
     }
+    [[nodiscard]] const Link *link_by_name(const std::string &name) const override
+    {
+        const auto it =
+            std::find_if(links.begin(), links.end(), [&](const auto &l) { return l.second.name == name; });
+        return it == links.end() ? nullptr : &it->second;
+    }
+    std::optional<Mac> neighbour_mac(std::uint32_t ifindex, const IpAddr &addr) override
+    {
+        const auto it = neighbours.find({ifindex, addr});
+        return it == neighbours.end() ? std::nullopt : std::optional(it->second);
+    }
+    std::optional<std::uint32_t> fdb_port(std::uint32_t bridge, const Mac &mac, std::uint16_t vid) override
+    {
+        const auto it = stations.find({bridge, mac, vid});
+        return it == stations.end() ? std::nullopt : std::optional(it->second);
+    }
+    [[nodiscard]] const std::vector<BridgeVlan> &bridge_vlans(std::uint32_t ifindex) const override
+    {
+        static const std::vector<BridgeVlan> none;
+        const auto it = vlans.find(ifindex);
+        return it == vlans.end() ? none : it->second;
+    }
+    std::optional<PppoeSession> pppoe(const Link &ppp) override
+    {
+        const auto it = sessions.find(ppp.index);
+        return it == sessions.end() ? std::nullopt : std::optional(it->second);
+    }
+    std::optional<Mac> upper_mac(std::uint32_t ifindex) override
+    {
+        const auto it = upper_macs.find(ifindex);
+        return it == upper_macs.end() ? std::nullopt : std::optional(it->second);
+    }
     bool attached(std::uint32_t ifindex) override { return attached_to.count(ifindex) > 0; }
     bool sends_redirects(std::uint32_t) override { return redirects; }
     bool known_local(const IpAddr &addr) override { return local.count(addr) > 0; }
@@ -90,6 +124,11 @@ class FakeFib : public Fib {
     [[nodiscard]] bool flow_label_routed() const override { return label_routes; }
 
     std::map<std::uint32_t, Link> links;
+    std::map<std::pair<std::uint32_t, IpAddr>, Mac> neighbours;
+    std::map<std::tuple<std::uint32_t, Mac, std::uint16_t>, std::uint32_t> stations;
+    BridgeVlans vlans;
+    std::map<std::uint32_t, PppoeSession> sessions;
+    std::map<std::uint32_t, Mac> upper_macs;
     std::map<std::uint32_t, std::uint32_t> ipv6_mtus;
     std::set<std::uint8_t> policy; ///< families
     int flow_labels = 0;

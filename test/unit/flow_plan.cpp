@@ -89,7 +89,7 @@ TEST_CASE("path bodies", "[flow][plan]")
     way.oif = 3;
     way.mtu = 1400;
     const Mac mine = *Mac::parse("02:00:00:00:00:01"), theirs = *Mac::parse("02:00:00:00:00:02");
-    ftctl_path_body body = plan_path(way, mine, &theirs, true, false, 1500);
+    ftctl_path_body body = plan_path(way, mine, &theirs, {true, false, 1500});
     CHECK(body.flags == FTCTL_P_VALID);
     CHECK(body.l2_len == 14);
     CHECK(body.l2[5] == 2);  // destination
@@ -98,9 +98,9 @@ TEST_CASE("path bodies", "[flow][plan]")
     CHECK(body.l2[13] == 0x00);
     CHECK(body.family == 4);
     CHECK(body.mtu == 1400);
-    CHECK(plan_path(way, mine, nullptr, true, false, 1500).reason == FTCTL_R_NO_NEIGH);
-    CHECK((plan_path(way, mine, nullptr, true, false, 1500).flags & FTCTL_P_VALID) == 0);
-    CHECK(plan_path(way, mine, &theirs, false, true, 1500).reason == FTCTL_R_PATH_DOWN);
+    CHECK(plan_path(way, mine, nullptr, {true, false, 1500}).reason == FTCTL_R_NO_NEIGH);
+    CHECK((plan_path(way, mine, nullptr, {true, false, 1500}).flags & FTCTL_P_VALID) == 0);
+    CHECK(plan_path(way, mine, &theirs, {false, true, 1500}).reason == FTCTL_R_PATH_DOWN);
 
     TunnelConfig tunnel;
     tunnel.local = ip("203.0.113.1");
@@ -108,7 +108,7 @@ TEST_CASE("path bodies", "[flow][plan]")
     tunnel.tos = 0xb8;
     tunnel.ttl = 64;
     way.tunnel = tunnel;
-    body = plan_path(way, mine, &theirs, true, true, 1500);
+    body = plan_path(way, mine, &theirs, {true, true, 1500});
     CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_XDP | FTCTL_P_DF));
     CHECK(body.tunnel == FTCTL_TUNNEL_IPV4);
     CHECK(body.outer[9] == IPPROTO_IPIP);
@@ -118,7 +118,7 @@ TEST_CASE("path bodies", "[flow][plan]")
     CHECK(body.tun_ttl == 64);
     way.tunnel->tos = 1;
     way.tunnel->pmtudisc = false;
-    body = plan_path(way, mine, &theirs, true, false, 1500);
+    body = plan_path(way, mine, &theirs, {true, false, 1500});
     CHECK(body.flags == (FTCTL_P_VALID | FTCTL_P_TOS_INHERIT));
     CHECK(body.tun_tos == 0);
 }
@@ -135,13 +135,13 @@ TEST_CASE("tags stand in the key and before the packet, outermost first", "[flow
     CHECK(reply.key.vlan[1].vid == htons(20));
     CHECK(plan_flow(entry(), ways, false).key.vlan[0].proto == 0);
     const Mac mac = *Mac::parse("02:00:00:00:00:01");
-    const ftctl_path_body body = plan_path(ways.orig, mac, &mac, true, false, 1500);
+    const ftctl_path_body body = plan_path(ways.orig, mac, &mac, {true, false, 1500});
     CHECK(body.l2_len == 22);
     CHECK(body.vlans == 2);
     const std::array<std::uint8_t, 10> want = {0x88, 0xa8, 0, 100, 0x81, 0, 0, 20, 0x08, 0};
     CHECK(std::equal(want.begin(), want.end(), body.l2 + 12));
     CHECK(body.mtu == 1500);
-    CHECK(plan_path(ways.orig, mac, &mac, true, true, 1500).mtu == 1496); // what the devmap lets through
+    CHECK(plan_path(ways.orig, mac, &mac, {true, true, 1500}).mtu == 1496); // what the devmap lets through
 }
 
 TEST_CASE("the trickle is often enough for short timeouts", "[flow][lifetime]")

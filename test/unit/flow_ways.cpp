@@ -214,6 +214,8 @@ TEST_CASE("paths are shared, counted and handed out again late", "[flow][paths]"
     Way a, b;
     a.oif = 1;
     b.oif = b.neigh_dev = 2;
+    a.devices = {1};
+    b.devices = {2};
     b.next_hop = ip("192.0.2.9");
     const auto first = table.acquire(a);
     CHECK(table.acquire(a) == first);
@@ -242,7 +244,7 @@ TEST_CASE("ways through VLAN devices end at the attached one below", "[flow][way
         Link &link = fib.add_link(index, "vlan" + std::to_string(index));
         fib.attached_to.erase(index);
         link.lower = lower;
-        link.vlan = VlanConfig{tag, false, false};
+        link.vlan = VlanConfig{tag, false};
         return link;
     };
     Link &outer = add_vlan(20, 3, {ETH_P_8021AD, 100});
@@ -278,17 +280,17 @@ TEST_CASE("ways through VLAN devices end at the attached one below", "[flow][way
     {
         add_vlan(22, 21, {ETH_P_8021Q, 5});
         fib.add_route("198.51.100.0/24", 22);
-        refused("vlan20");
+        refused("vlan20: more than two VLAN tags");
     }
     SECTION("a device in between is down")
     {
         outer.flags = 0;
-        refused("vlan20");
+        refused("vlan20: down");
     }
     SECTION("priorities")
     {
-        inner.vlan->egress_priorities = true;
-        refused("vlan21: egress-qos-map");
+        inner.vlan->tag.pcp = 0x50000003;
+        CHECK(resolve_ways(entry(), fib)->orig.tags[1].pcp == 0x50000003);
     }
     SECTION("a tag that stays")
     {
@@ -297,12 +299,17 @@ TEST_CASE("ways through VLAN devices end at the attached one below", "[flow][way
     }
     SECTION("a MAC address of its own")
     {
-        outer.mac = *Mac::parse("02:00:00:00:00:99");
-        refused("vlan21: its MAC address is not that of vlan20");
+        inner.mac = *Mac::parse("02:00:00:00:00:99");
+        refused("vlan21: its MAC address is not the one that wan takes frames for");
+        fib.upper_macs[3] = inner.mac;
+        const auto own = resolve_ways(entry(), fib);
+        REQUIRE(own);
+        CHECK(own->orig.upper_mac);
+        CHECK(own->orig.smac_dev == 21);
     }
     SECTION("the device below is in another namespace")
     {
         outer.lower = 0;
-        refused("vlan20");
+        refused("vlan20: its device is in another namespace");
     }
 }
