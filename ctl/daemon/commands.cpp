@@ -121,9 +121,9 @@ Reply Engine::cmd_attach(const json &request)
     AttachOptions options{word(request, "mode", "auto"), flag(request, "force", false), ""};
     if (options.mode != "auto" && options.mode != "xdp" && options.mode != "tc")
         return usage("attach", "unknown mode '" + options.mode + "': auto, xdp or tc");
-    options.rpf = word(request, "rpf");
-    if (!parse_rpf(options.rpf))
-        return usage("attach", "unknown rpf '" + options.rpf + "': " + join_words(rpf_words()));
+    const std::string rpf = word(request, "rpf");
+    if (!parse_rpf(rpf))
+        return usage("attach", "unknown rpf '" + rpf + "': " + join_words(rpf_words()));
     const bool dry_run = flag(request, "dry_run", false);
     const bool track = config_.track && flag(request, "track", true);
 
@@ -141,9 +141,11 @@ Reply Engine::cmd_attach(const json &request)
             return failure(tracked.error());
         }
         track_wanted_ = track;
-        if (!options.rpf.empty())
-            for (const auto &outcome : *outcomes)
-                (void)devices_->set_rpf(outcome.device.name, options.rpf);
+        for (const std::string &name : *names)
+            if (!rpf.empty() && !devices_->set_rpf(name, rpf))
+                notes.emplace_back(name +
+                                   ": the reverse path filter does not judge what it receives (untagged "
+                                   "packets of devices that are no ports only)");
         if (auto saved = save(); !saved)
             notes.emplace_back(saved.error().what + ": " + saved.error().why);
         if (std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.changed; })) {

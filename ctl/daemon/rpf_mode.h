@@ -48,6 +48,7 @@ inline std::string rpf_text(std::uint32_t flags)
 inline std::vector<std::string> rpf_words()
 {
     std::vector<std::string> words;
+    words.reserve(kRpfModes.size() + 1);
     for (const auto &[name, flags] : kRpfModes)
         words.emplace_back(name);
     words.emplace_back("log");

@@ -24,7 +24,7 @@ std::optional<Prefix> prefix_from_abi(const ftctl_addr &addr, std::uint8_t famil
 
 void copy_name(char *to, std::size_t size, const std::string &from)
 {
-    std::memcpy(to, from.data(), std::min(from.size(), size - 1));
+    std::copy_n(from.begin(), std::min(from.size(), size - 1), to); // the rest is zero
 }
 
 std::string name_from(const char *text, std::size_t size)

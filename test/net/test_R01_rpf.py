@@ -85,7 +85,7 @@ def spoofed(lab):
 
 
 def policy_routing(lab):
-    """nft_fib.sh, test 4: routes in tables by input device. In prerouting nft asks without one, and misses: so do we."""
+    """nft_fib.sh, test 4: routes in tables by input device. In prerouting nft asks without one and misses: so do we."""
     router = lab["R"]
     router.nft("""table inet back { chain pre { type filter hook prerouting priority raw;
         meta l4proto { icmp, icmpv6 } iifname { "veth0", "veth1" } fib saddr . iif oif missing counter
