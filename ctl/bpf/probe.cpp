@@ -123,9 +123,8 @@ Probe probe_coarse_clock()
 Probe probe_btf()
 {
     const bool ok = access("/sys/kernel/btf/vmlinux", R_OK) == 0;
-    return made("btf", optional_feature, ok, ok ? "/sys/kernel/btf/vmlinux" : std::strerror(errno),
-                "build the kernel with CONFIG_DEBUG_INFO_BTF; without it failed XDP transmissions are "
-                "not counted");
+    return made("btf", required_feature, ok, ok ? "/sys/kernel/btf/vmlinux" : std::strerror(errno),
+                "build the kernel with CONFIG_DEBUG_INFO_BTF");
 }
 
 // `return 0` at XDP, the smallest program; what the kernel reports of it tells whether it was compiled.

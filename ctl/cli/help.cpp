@@ -69,6 +69,26 @@ Examples:
   ftctl monitor | jq 'select(.event == "refused")')"},
         {"top", R"(q or ctrl-C leaves. Where output is no terminal: once, with the rates of a second.)"},
         {"tunnel", R"(Without a word: list.)"},
+        {"rpf", R"(strict: the route back to the source uses this device; loose: there is one.
+With ",log" packets are only counted; log alone is strict,log.
+
+Examples:
+  ftctl rpf eth1 strict,log
+  ftctl -j stats | jq '.devices[] | .reasons["rpf-log"]'
+  ftctl rpf eth1 strict)"},
+        {"filter", R"(Without a word: list. The rule with the lowest id that matches decides; without
+one the packet is accepted.)"},
+        {"filter add", R"(Examples:
+  ftctl filter add src 198.51.100.0/24 drop
+  ftctl filter add dev eth1 proto udp dport 11211 drop comment "memcached"
+  ftctl filter add src 192.0.2.7 accept id 1
+  ftctl filter add inner dst 10.0.0.0/8 drop       what is inside of tunnels)"},
+        {"filter load", R"(One rule a line with the words of `filter add` ('#' begins a comment), or JSON as
+`ftctl -j filter list` prints it. Rules that stay the same keep their counters.
+
+Examples:
+  ftctl filter load /etc/ftctl/blocklist
+  sed 's/.*/src & drop/' prefixes.txt | ftctl filter load -)"},
         {"tunnel add", R"(Examples:
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2 ttl 64 tos inherit dev eth1

@@ -131,7 +131,7 @@ const char *paint_state(const std::string &cell)
     for (const auto *word : {"pending", "stale", "closing", "WARN", "stack"})
         if (cell == word)
             return "33";
-    for (const auto *word : {"refused", "not running", "FAIL", "no"})
+    for (const auto *word : {"refused", "not running", "FAIL", "no", "drop"})
         if (cell == word)
             return "31";
     return nullptr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The parts of the configuration that have words of their own.
 #include "daemon/config_reader.h"
+#include "daemon/rpf_mode.h"
 
 #include <charconv>
 
@@ -95,10 +96,11 @@ DeviceConfig read_device(ConfigReader &r)
                        "1 to 15 characters without space, '/' and ':'");
         return d;
     }
-    r.keys({"name", "mode"});
+    r.keys({"name", "mode", "rpf"});
     r.require("name");
     d.name = r.device("name");
     d.mode = r.choice("mode", d.mode, {"auto", "xdp", "tc"});
+    d.rpf = r.choice("rpf", "off", rpf_words());
     return d;
 }
 

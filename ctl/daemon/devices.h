@@ -18,6 +18,7 @@ namespace ftctl {
 struct AttachOptions {
     std::string mode = "auto"; ///< auto, xdp, tc
     bool force = false;        ///< XDP in spite of what speaks against it
+    std::string rpf;           ///< reverse path filter (daemon/rpf_mode.h); "": off
 };
 
 struct Device {
@@ -55,6 +56,9 @@ class Devices {
     [[nodiscard]] std::vector<std::string> meant_by(const std::string &name) const;
     /// False: it was not attached.
     Result<bool> detach(const std::string &name);
+
+    /// The mode of a device's reverse path filter. Code::not_running: it is not attached.
+    Status set_rpf(const std::string &name, const std::string &mode);
 
     /// After a start with pins of an earlier daemon: puts this version's programs in their place.
     void adopt(const std::map<std::string, AttachOptions> &wanted);
@@ -95,6 +99,8 @@ class Devices {
     Status attach_one(const Link &link, const AttachOptions &options, const Choice &choice);
     Status detach_one(Device &device);
     void set_mac(const Device &device, const Mac &mac);
+    void apply_rpf(const Device &device);
+    void count_rpf();
 
     Datapath &datapath_;
     KernelView &kernel_;

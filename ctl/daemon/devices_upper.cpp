@@ -82,7 +82,10 @@ Result<Devices::Attached> Devices::attach(const std::vector<std::string> &names,
             result.uppers[name] = std::move(*found);
     }
     const auto before = devices_;
-    auto outcomes = attach_links(links, options, dry_run);
+    AttachOptions there = options;
+    if (!result.uppers.empty())
+        there.rpf.clear(); // it would judge other packets than those of the device that was named
+    auto outcomes = attach_links(links, there, dry_run);
     if (!outcomes)
         return tl::unexpected(outcomes.error());
     result.devices = std::move(*outcomes);

@@ -169,7 +169,9 @@ Reply Engine::cmd_explain(const json &request)
     const auto conclude = [&](ftctl_reason reason) {
         reply.data["reason"] = reason_name(reason);
         reply.data["help"] = reason_help(reason);
-        text.push_back(fmt::format("goes to the stack: {}: {}", reason_name(reason), reason_help(reason)));
+        text.push_back(fmt::format("{}: {}: {}",
+                                   reply.data["verdict"] == "drop" ? "is dropped" : "goes to the stack",
+                                   reason_name(reason), reason_help(reason)));
     };
     if (!device) {
         text.push_back(fmt::format("{} is not attached", context.ifname(ifindex)));
@@ -199,6 +201,8 @@ Reply Engine::cmd_explain(const json &request)
                     text.push_back("leaves in: " + coat);
             }
         } else {
+            if (run->dropped)
+                reply.data["verdict"] = "drop";
             conclude(run->reason);
         }
     }

@@ -74,6 +74,11 @@ class KernelView : public Fib {
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
+    /// Some route of the family has several next hops.
+    [[nodiscard]] bool multipath(std::uint8_t family) const
+    {
+        return (family == AF_INET6 ? policy6_ : policy4_).multipath;
+    }
 
     /// The operator says what mark each packet is routed with: rules on marks are then no obstacle.
     void marks_are_known(bool known) { marks_known_ = known; }
