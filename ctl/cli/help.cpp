@@ -25,6 +25,7 @@ Exit codes: 0 done, 1 usage, 2 refused, 3 not running or not attached, 4 done in
 
 Examples:
   ftctl attach eth0 eth1                  the hook that suits each device
+  ftctl attach br0 ppp0                   the bridge's ports, and the device below ppp0
   ftctl attach --mode tc eth0             TC: keeps aggregated packets whole, obeys qdiscs
   ftctl attach --dry-run eth0 eth1        say what would be done)"},
         {"detach", R"(Connections go on through the stack. Works without a daemon as well.
@@ -71,6 +72,7 @@ Examples:
         {"tunnel add", R"(Examples:
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2
   ftctl tunnel add tun0 mode ipip local 203.0.113.1 remote 203.0.113.2 ttl 64 tos inherit dev eth1
+  ftctl tunnel add ds0 mode 4in6 local 2001:db8::1 remote 2001:db8::2 tos 0xb8 encaplimit none
 Then: ip address add ... dev tun0; ip link set tun0 up; ip route add ... dev tun0)"},
         {"doctor", R"(FAIL: ftctl does not work here without it (exit code 2). WARN: it works, less well.)"},
         {"config check", R"(Examples:

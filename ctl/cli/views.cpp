@@ -109,6 +109,7 @@ void view_status(std::ostream &out, const json &data, bool colour)
                                              {"INDEX", "/index", number, true},
                                              {"HOOK", "/hook"},
                                              {"MODE", "/mode", plain, false, true},
+                                             {"FOR", "/uppers", names, false, true},
                                              {"WHY", "/why", plain, false, true}};
     render_record(out, fields, data, colour);
     out << '\n';

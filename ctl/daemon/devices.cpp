@@ -137,8 +137,10 @@ void Devices::set_mac(const Device &device, const Mac &mac)
 {
     const auto upper = kernel_.upper_mac(device.ifindex);
     const bool blind = hidden_tags_.count(device.name) > 0;
-    datapath_.slot(device.slot).upper = upper ? as_number(*upper) : FTCTL_NO_MAC;
-    datapath_.slot(device.slot).mac = blind ? FTCTL_NO_MAC : as_number(mac);
+    ftctl_slot &slot = datapath_.slot(device.slot);
+    slot.flags = kernel_.below_bridge(device.ifindex) ? FTCTL_S_PORT : 0;
+    slot.upper = upper ? as_number(*upper) : FTCTL_NO_MAC;
+    slot.mac = blind ? FTCTL_NO_MAC : as_number(mac);
 }
 
 Status Devices::attach_one(const Link &link, const AttachOptions &options, const Choice &choice)

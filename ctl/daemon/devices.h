@@ -104,6 +104,8 @@ class Devices {
     std::set<std::string> hidden_tags_;           ///< devices that check_offloads() has stopped
 };
 
+/// An upper device whose frames use others, which are attached in its place.
+bool stands_for_others(const Link &link);
 /// The root qdisc does more than queue packets, so that it matters when XDP transmits below it.
 bool shapes(const Link &link);
 /// What makes XDP useless on this device whatever the operator says: frames would be lost.

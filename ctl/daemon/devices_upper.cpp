@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kMaxDepth = 6;
 
-bool is_upper(const Link &link)
+} // namespace
+
+bool stands_for_others(const Link &link)
 {
     return link.kind == "ppp" || (link.vlan && link.lower != 0) || link.bridge || link.tunnel;
 }
-
-} // namespace
 
 /// The devices whose frames these are; added to `found`.
 Status Devices::below(const Link &link, int depth, std::vector<std::string> &found)
@@ -57,7 +57,7 @@ Status Devices::below(const Link &link, int depth, std::vector<std::string> &fou
 Result<std::vector<std::string>> Devices::below(const std::string &name)
 {
     const Link *link = kernel_.link_by_name(name);
-    if (!link || !is_upper(*link) || devices_.count(name) > 0)
+    if (!link || !stands_for_others(*link) || devices_.count(name) > 0)
         return std::vector<std::string>{name};
     std::vector<std::string> found;
     if (auto done = below(*link, 0, found); !done)
@@ -163,7 +163,7 @@ std::map<std::string, AttachOptions> Devices::wanted() const
 void Devices::want(const std::string &name, const AttachOptions &options, const std::string &why)
 {
     const Link *link = kernel_.link_by_name(name);
-    if (link && is_upper(*link)) {
+    if (link && stands_for_others(*link)) {
         uppers_[name] = options;
         resolved_[name] = {};
         return;

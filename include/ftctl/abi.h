@@ -315,13 +315,17 @@ FTCTL_ASSERT(sizeof(struct ftctl_path) == 256, "path");
 
 /* --------------------------------------------------------------- attachments */
 
+/* ftctl_slot.flags */
+#define FTCTL_S_PORT 0x01 /* port of a bridge, or below one: what a bridge drops goes to the stack */
+
 /* Map: slots (array, memory-mapped). One per attachment. */
 struct ftctl_slot {
 	/* MAC addresses that frames for this machine have, byte 0 lowest, in the low 48 bits; ~0: none */
 	ftctl_u64 mac;	   /* the device's; ~0 here: take nothing */
 	ftctl_u64 upper;   /* of the device above it that has one of its own: a bridge, a VLAN; ~0: none */
 	ftctl_u32 ifindex; /* 0: free */
-	ftctl_u32 hook;	   /* enum ftctl_hook */
+	ftctl_u16 hook;	   /* enum ftctl_hook */
+	ftctl_u16 flags;   /* FTCTL_S_* */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_slot) == 24, "slot");
 

@@ -83,6 +83,14 @@ void Rig::set_path(std::uint32_t index, const ftctl_path &path)
     must(bpf_map_update_elem(impl_->map("paths"), &index, &path, BPF_ANY), "paths");
 }
 
+ftctl_slot Rig::slot(Device device)
+{
+    const std::uint32_t index = device + 1;
+    ftctl_slot out{};
+    must(bpf_map_lookup_elem(impl_->map("slots"), &index, &out), "slots");
+    return out;
+}
+
 void Rig::set_slot(Device device, const ftctl_slot &slot)
 {
     const std::uint32_t index = device + 1;

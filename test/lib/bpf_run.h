@@ -50,6 +50,7 @@ class Rig {
     void set_config(const ftctl_config &config);
     void set_path(std::uint32_t index, const ftctl_path &path);
     void set_slot(Device device, const ftctl_slot &slot);
+    ftctl_slot slot(Device device);
     void set_egress(Device device, bool present);
 
     /// The addresses behind .flow count only where the tuple's map has them.

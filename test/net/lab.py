@@ -301,7 +301,7 @@ class Lab:
         """Puts a request to the daemon's socket: {"ok": true, "data": ...}, or {"ok": false, "error": ...}. Costs less
         than to start ftctl, which does the same."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            client.settimeout(20)
+            client.settimeout(120)
             client.connect(os.path.join(RUN_DIR, self.instance + ".sock"))
             client.sendall(json.dumps({"cmd": command_name, **arguments}).encode() + b"\n")
             with client.makefile("rb") as answer:
@@ -316,7 +316,7 @@ class Lab:
         self.daemon.send_signal(how)
         self.daemon.wait(10)
 
-    def ftctl_raw(self, *args, as_json=False, timeout=20):
+    def ftctl_raw(self, *args, as_json=False, timeout=120):
         argv = [os.path.join(BIN, "ftctl"), "-i", self.instance] + (["-j"] if as_json else [])
         return self[self.router].run(*argv, *args, ok=False, timeout=timeout)
 

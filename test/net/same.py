@@ -18,8 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
 import lab
-from same_gen import Generator
-from same_gen6 import Generator6
+from same_gen6 import generator
 from same_lab import HarnessError
 from same_pair import DifferenceFound, NotFast, Pair
 from same_shrink import Shrinker, report
@@ -136,18 +135,18 @@ class VariantRun:
         if self.args.replay:
             self._exchange(json.loads(self.args.replay))
             return
-        generator = (Generator if self.variant.ip.version == 4 else Generator6)(self.rng, self.variant, pair.conns)
-        self._counted(list(generator.picked()))
+        source = generator(self.rng, self.variant, pair.conns)
+        self._counted(list(source.picked()))
         left = self.packets
         while left > 0:
             if not pair.all_live():
                 pair.new_round()
-            generator.conns = pair.conns
+            source.conns = pair.conns
             size = min(left, ROUND)
-            self._counted([generator.random() for _ in range(size)])
+            self._counted([source.random() for _ in range(size)])
             left -= size
             # Then the connections end, and go on as the stack lets them.
-            self._exchange(generator.closing(BATCH - 4))
+            self._exchange(source.closing(BATCH - 4))
             pair.new_round()
         self._totals()
         self._notices()

@@ -28,12 +28,15 @@ class Generator:
     of the address family: here IPv4, in same_gen6 IPv6."""
 
     head, ethertypes, icmps, quotes = 20, ETHERTYPES, ICMPS, (8, 20, 27, 28, 40, 92)
+    outer_values = ("id", BORDERS16), ("df", (0,)), ("ipwant", HEADER_SUMS)
+    outer_picked = {"o_opt": "94040000"}, {"o_ipsum": ["xor", 1]}
     bad_sources, other_targets = BAD_SOURCES + ("192.0.2.7", "198.51.100.7"), OTHER_TARGETS
     bad_version = 6
 
     def __init__(self, rng, variant, conns):
         self.rng, self.variant, self.conns = rng, variant, conns
         self.count = 0
+        self.outside = self  # the one of a tunnel's outer family (same_gen6.generator())
 
     def plain(self, conn, direction):
         self.count += 1
@@ -106,10 +109,10 @@ class Generator:
                                              rng.randbytes(rng.randint(1, 40)).hex()))
                 recipe["len"] = max(0, recipe["len"] - 40)
         if self.variant.tunnel and conn.sender(recipe["dir"]) == "W":
-            for key, values in (("o_tos", (rng.getrandbits(8), rng.randint(0, 3))), ("o_id", BORDERS16),
-                                ("o_ttl", (64, 2, 255)), ("o_df", (0,)), ("o_ipwant", HEADER_SUMS)):
+            for key, values in (("tos", (rng.getrandbits(8), rng.randint(0, 3))), ("ttl", (64, 2, 255)),
+                                *self.outside.outer_values):
                 if rng.random() < 0.3:
-                    recipe[key] = rng.choice(values)
+                    recipe["o_" + key] = rng.choice(values)
 
     def ip_benign(self, recipe):
         rng = self.rng
@@ -239,9 +242,10 @@ class Generator:
         elif kind == 3:
             recipe["tos"], recipe["o_tos"] = rng.randrange(4), 3
         else:
-            self.ip_odd(recipe, conn, "o_")
-            if recipe.get("o_proto") not in (None, 4) or "o_dst" in recipe:
-                recipe["o_src"] = "198.51.100.7"  # an answer of the router itself then goes by a host of its own
+            self.outside.ip_odd(recipe, conn, "o_")
+            if recipe.get("o_proto") not in (None, conn.ip.number) or "o_dst" in recipe:
+                # An answer of the router itself then goes by a host of its own.
+                recipe["o_src"] = self.variant.outer.wan + "7"
 
     def _random_options(self):
         # A timestamp option would be filled in with the time of day.
@@ -309,9 +313,10 @@ class Generator:
                 for outer in range(4) if conn.sender(direction) == "W" else ():
                     yield {"tos": tos | 0x28, "o_tos": outer | 0x48}
             if conn.sender(direction) == "W":
-                yield from ({"o_src": "198.51.100.3"}, {"o_dst": V4.r_lan}, {"bare": 1}, {"nest": 1}, {"o_ttl": 1},
-                            {"o_opt": "94040000"}, {"o_ipsum": ["xor", 1]}, {"itrunc": 1}, {"itrunc": 90},
-                            {"o_totlen": 8}, {"o_totlen": -8}, {"pad": 20}, {"o_ver": 6})
+                outer = v.outer
+                yield from ({"o_src": outer.wan + "3"}, {"o_dst": outer.r_lan}, {"bare": 1}, {"nest": 1}, {"o_ttl": 1},
+                            {"itrunc": 1}, {"itrunc": 90}, {"o_totlen": 8}, {"o_totlen": -8}, {"pad": 20},
+                            {"o_ver": 10 - outer.version}, *self.outside.outer_picked)
 
     def any_size(self):
         return {"df": 0}, {"df": 1}

@@ -2,7 +2,7 @@
 """Random and hand-picked recipes of IPv6: what same_gen does for IPv4."""
 from frames import DEST_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING
 from same_gen import Generator
-from same_ip import V6
+from same_ip import LIMIT, V6
 
 # Bodies of extension headers, from the length byte on (RFC 8200, 4.2 to 4.6).
 PADDED = "00010400000000"
@@ -29,8 +29,17 @@ ANYBODY = ("::1", "::", "ff02::1", "ff02::5", "ff05::2", "ff0e::1", "2001:db8:9:
            "2001:db8:1::", "2001:db8:2::", V6.r_lan, V6.r_wan)
 
 
+def _limit(value):
+    return {"o_ext": [[DEST_OPTIONS, "000401%02x010100" % value]]}
+
+
 class Generator6(Generator):
     head = 40
+    outer_values = ("label", LABELS), ("ext", ([], [LIMIT], [[DEST_OPTIONS, "00040100010100"]]))
+    # The limit is nothing to whoever receives it, and may be there or not; in another layout it is the stack's.
+    outer_picked = {"o_ext": []}, _limit(0), _limit(4), _limit(255), {"o_ext": [LIMIT, LIMIT]}, {"o_label": 0xABCDE}, \
+        *({"o_ext": [[DEST_OPTIONS, body]]} for body in ("00010004010400", "01040104010800" + "00" * 8, PADDED)), \
+        *({"o_ext": [[kind, BODIES[kind][0]]]} for kind in (HOP_BY_HOP, ROUTING, FRAGMENT))
     ethertypes = (0x0800, 0x0806, 0x8863, 0x8864, 0x88CC, 0x0040, 0x86DC)
     icmps = ([1, 4], [2, 0], [1, 0], [3, 0], [4, 1], [128, 0], [129, 0], [1, 3], [135, 0], [200, 7])
     quotes = (8, 40, 44, 47, 48, 60, 112)
@@ -71,10 +80,22 @@ class Generator6(Generator):
         yield {"ext": [[DEST_OPTIONS, "00" + ports + "010100"]]}  # its bytes look like the flow's ports
         for chain in CHAINS:
             yield {"ext": [[kind, BODIES[kind][0]] for kind in chain]}
-        for source in self.bad_sources:
-            yield {"src": source, "sport": 1025}
+        for number, source in enumerate(self.bad_sources):
+            # Ports of their own: else NAT would have to find others, at random.
+            yield {"src": source, "sport": 1025 + number}
         for target in ANYBODY:
             yield {"dst": target}
         for mark in (0, 59, 58, 255):
             yield {"proto": mark}
         yield {"totlen": -10000}  # a payload length of zero
+
+
+def generator(rng, variant, conns):
+    """For the variant's families inside and outside."""
+    def make(ip):
+        return (Generator if ip.version == 4 else Generator6)(rng, variant, conns)
+
+    made = make(variant.ip)
+    if variant.tunnel and variant.outer is not variant.ip:
+        made.outside = make(variant.outer)
+    return made

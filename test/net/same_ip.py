@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What the differential test has to know of IPv4 and of IPv6: addresses, headers, R's settings.
 
-V4 and V6 have the same names; everything else in same_*.py asks the variant's `ip` for them.
+V4 and V6 have the same names; everything else in same_*.py asks the variant's `ip` for them, or its `outer` for the
+outside of a tunnel.
 """
 import frames
-from frames import ICMP, ICMPV6, IPIP, ones_sum
+from frames import ICMP, ICMPV6, ones_sum
+
+DONE = None, 0
+LIMIT = [frames.DEST_OPTIONS, "00040104010100"]  # the tunnel encapsulation limit, as the kernel lays it out (RFC 2473)
 
 
 def how(value):
@@ -17,17 +21,31 @@ def fill(value, total):
     return ones_sum(((~value & 0xFFFF) + (~total & 0xFFFF)).to_bytes(4, "big"))
 
 
+def normalise(frame, variant):
+    """The frame without what the kernel draws at random, for headers inside of one another. None: it is not compared,
+    since it comes when it comes."""
+    out, at = bytearray(frame), 14
+    ip = {frames.ETH_IP: V4, frames.ETH_IPV6: V6}.get(int.from_bytes(frame[12:14], "big"))
+    while ip:
+        inside = ip.blank(out, frame, at, variant)
+        if not inside:
+            return None
+        ip, at = inside
+    return bytes(out)
+
+
 class V4:
-    version, ethertype, head, nft = 4, frames.ETH_IP, 20, "ip"
+    version, ethertype, head, nft, number = 4, frames.ETH_IP, 20, "ip", frames.IPIP
     lan, wan = "192.0.2.", "198.51.100."  # and a number below 10 for a host
     l_host, w_host, r_lan, r_wan = "192.0.2.2", "198.51.100.2", "192.0.2.1", "198.51.100.1"
     virtual = "203.0.113.10"  # what dnat rules listen on
     tun_r, tun_host = "10.9.0.1", "10.9.0.2"
     router = frozenset(map(frames.addr, (r_lan, r_wan, tun_r, virtual)))
     # What the contract sends to the stack, whatever the value; and what both may take or pass on.
-    stack = frozenset(("mf", "off", "opt", "ihl", "o_mf", "o_off", "o_opt", "o_ihl"))
-    doubt = frozenset(("rsv", "ipsum", "o_df", "o_rsv", "o_ipwant", "o_ipsum"))
-    plain = {"off": 0, "mf": 0, "ihl": 5, "o_off": 0, "o_ihl": 5, "o_src": w_host, "o_dst": r_wan}
+    stack = frozenset(("mf", "off", "opt", "ihl"))
+    doubt, outer_doubt = frozenset(("rsv", "ipsum")), frozenset(("df", "rsv", "ipwant", "ipsum"))
+    plain = {"off": 0, "mf": 0, "ihl": 5}
+    through = "addr add 10.9.0.1/32 dev tun0\nroute add 10.9.0.0/24 dev tun0"
     # Timers and limits that would make two equal routers answer differently.
     sysctls = """net/ipv4/ip_forward=1 net/ipv4/ipfrag_time=3600 net/ipv4/ipfrag_max_dist=0
         net/ipv4/conf/all/send_redirects=0 net/ipv4/conf/default/send_redirects=0
@@ -78,6 +96,11 @@ class V4:
         return frames.ipv4(src, dst, ICMP, frames.icmp(8, 0, rest, payload))
 
     @staticmethod
+    def too_big(src, dst, mtu, packet):
+        """A router's answer to the packet."""
+        return frames.ipv4(src, dst, ICMP, frames.icmp(3, 4, mtu.to_bytes(4, "big"), packet))
+
+    @staticmethod
     def fragments(recipe, packet):
         return frames.fragments(packet, recipe["frags"])
 
@@ -96,39 +119,36 @@ class V4:
         return packet[12:20]
 
     @classmethod
-    def normalise(cls, frame, tunnel):
-        """The frame without what the kernel draws at random: the ID (with its checksum) of outer
-        headers and of ICMP messages R itself makes. A wrong header checksum stays visible."""
-        out, at = bytearray(frame), 14
-        if frame[12:14] != b"\x08\x00":
-            return frame
-        for _ in range(2):
-            size = (frame[at] & 15) * 4 if len(frame) > at + 20 else 0
-            head = frame[at:at + size]
-            if size < 20 or len(frame) <= at + size or head[12:16] not in cls.router:
-                break
-            outer = tunnel and head[9] == IPIP and head[12:16] == frames.addr(cls.r_wan)
-            if (outer or (head[9] == ICMP and frame[at + size] in cls._answers)) and frames.checksum(head) == 0:
-                out[at + 4:at + 6] = b"\0\0"
-                out[at + 10:at + 12] = b"\0\0"
-                if not outer and frame[at + size] == 14:  # a timestamp reply tells the time of day
-                    out[at + size + 2:at + size + 4] = b"\0\0"
-                    out[at + size + 12:at + size + 20] = bytes(len(out[at + size + 12:at + size + 20]))
-            if not outer:
-                break
-            at += size
-        return bytes(out)
+    def blank(cls, out, frame, at, variant):
+        """Takes out the ID (with its checksum) of outer headers and of ICMP messages R itself makes; a wrong header
+        checksum stays visible. Returns the family and place of the packet inside of a tunnel, or DONE."""
+        size = (frame[at] & 15) * 4 if len(frame) > at + 20 else 0
+        head = frame[at:at + size]
+        if size < 20 or len(frame) <= at + size or head[12:16] not in cls.router:
+            return DONE
+        outer = variant.tunnel and head[9] == variant.ip.number and head[12:16] == frames.addr(cls.r_wan)
+        if (outer or (head[9] == ICMP and frame[at + size] in cls._answers)) and frames.checksum(head) == 0:
+            out[at + 4:at + 6] = b"\0\0"
+            out[at + 10:at + 12] = b"\0\0"
+            if not outer and frame[at + size] == 14:  # a timestamp reply tells the time of day
+                out[at + size + 2:at + size + 4] = b"\0\0"
+                out[at + size + 12:at + size + 20] = bytes(len(out[at + size + 12:at + size + 20]))
+        first = not int.from_bytes(head[6:8], "big") & 0x1FFF
+        return (variant.ip, at + size) if outer and first else DONE
 
 
 class V6:
-    version, ethertype, head, nft = 6, frames.ETH_IPV6, 40, "ip6"
+    version, ethertype, head, nft, number = 6, frames.ETH_IPV6, 40, "ip6", frames.IPV6
     lan, wan = "2001:db8:1::", "2001:db8:2::"
     l_host, w_host, r_lan, r_wan = "2001:db8:1::2", "2001:db8:2::2", "2001:db8:1::1", "2001:db8:2::1"
     virtual = "2001:db8:3::10"
+    tun_r, tun_host = "2001:db8:a::1", "2001:db8:a::2"
+    through = "addr add 2001:db8:a::1/128 dev tun0 nodad\nroute add 2001:db8:a::/64 dev tun0"
     link_local = "fe80::"  # hosts of either side have one as well
-    router = frozenset()
+    router = frozenset(map(frames.addr, (r_lan, r_wan, tun_r)))
+    _reports = frames.addr("ff02::16")
     stack = frozenset(("ext",))
-    doubt = frozenset()
+    doubt = outer_doubt = frozenset()
     plain = {"label": 0}
     # Labels that R makes up are hashes with a secret. Parameter problems and the like have a rate.
     sysctls = """net/ipv6/conf/all/forwarding=1 net/ipv6/auto_flowlabels=0 net/ipv6/icmp/ratelimit=0
@@ -168,6 +188,10 @@ class V6:
         return frames.ipv6(src, dst, ICMPV6, frames.icmp6(src, dst, 128, 0, rest, payload))
 
     @staticmethod
+    def too_big(src, dst, mtu, packet):
+        return frames.ipv6(src, dst, ICMPV6, frames.icmp6(src, dst, 2, 0, mtu.to_bytes(4, "big"), packet))
+
+    @staticmethod
     def fragments(recipe, packet):
         return frames.fragments6(packet, recipe["frags"], recipe.get("idx", 0) * 7 + 0x1234)
 
@@ -187,19 +211,23 @@ class V6:
     def addresses(packet):
         return packet[8:40]
 
-    @staticmethod
-    def normalise(frame, tunnel):
-        """Fragments that R has put together and cut again have an ID of its choice; reports of its
-        own multicast groups (RFC 3810) come when they come: None."""
-        assert not tunnel
-        if frame[12:14] != b"\x86\xdd" or len(frame) < 62:
-            return frame
-        if frame[:2] == b"\x33\x33" and frame[20] == frames.HOP_BY_HOP and frame[54:55] == b"\x3a" \
-                and frame[62:63] == b"\x8f":
+    @classmethod
+    def blank(cls, out, frame, at, variant):
+        """Takes out what fragments that R has put together and cut again have as their ID, and labels that R draws.
+        None for reports of R's own multicast groups (RFC 3810)."""
+        if len(frame) < at + 48:
+            return DONE
+        following, source, target = frame[at + 6], frame[at + 8:at + 24], frame[at + 24:at + 40]
+        if target == cls._reports and following == frames.HOP_BY_HOP and frame[at + 48:at + 49] == b"\x8f":
             return None
-        at, following = 54, frame[20]
+        if variant.labels and source in cls.router:
+            out[at + 1] &= 0xF0
+            out[at + 2:at + 4] = b"\0\0"
+        at += 40
         while following in (frames.HOP_BY_HOP, frames.ROUTING, frames.DEST_OPTIONS) and at + 8 <= len(frame):
             following, at = frame[at], at + 8 * (frame[at + 1] + 1)
         if following == frames.FRAGMENT and at + 8 <= len(frame):
-            return frame[:at + 4] + bytes(4) + frame[at + 8:]
-        return frame
+            out[at + 4:at + 8] = bytes(4)
+        if variant.tunnel and following == variant.ip.number and source == frames.addr(cls.r_wan):
+            return variant.ip, at
+        return DONE

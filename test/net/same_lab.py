@@ -28,7 +28,6 @@ net/netfilter/nf_conntrack_udp_timeout=120
 _PACKET_AUXDATA, _PACKET_STATISTICS, _PACKET_IGNORE_OUTGOING = 8, 6, 23
 _SOL_PACKET, _SO_RCVBUFFORCE, _SO_SNDBUFFORCE = 263, 33, 32
 _ETH_P_ALL = 3
-_TUNNEL_UP = "link set tun0 up\naddr add 10.9.0.1/32 dev tun0\nroute add 10.9.0.0/24 dev tun0"
 _TP_STATUS_CSUMNOTREADY, _TP_STATUS_VLAN_VALID = 1 << 3, 1 << 4
 
 
@@ -40,19 +39,22 @@ class Router(lab.Lab):
     """One router and its two ends. daemon: start ftctld; attach: and attach it, at this hook."""
 
     def __init__(self, tag, variant, hook, *, daemon, attach):
-        super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if variant.ip.version == 6 else False)
+        self.senders, self.receivers = {}, {}
+        six = any(ip.version == 6 for ip in variant.families)
+        super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if six else False)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
-        self.sockets = {}
+        self.wire = {}  # side -> how its frames look on the link, when not as Ethernet alone (test/vm/wires.py)
         self.flip = False  # a fault: one bit of some frames changes before it is compared
         try:
             (variant.links or Router.wires)(self)
             self._router()
-            if variant.ipip is not None:
-                self._tunnel()
+            if variant.device is not None:
+                self._tunnel(variant.device)
             if variant.extra:
                 self["R"].ip(variant.extra)
-            for side, dev in (("L", "la"), ("W", "wa")):
-                self.sockets[side] = self._socket(side, dev)
+            for side, dev, hear in (("L", "la", "la"), ("W", "wa", variant.hear)):
+                self.senders[side] = self._socket(side, dev, _ETH_P_ALL if hear == dev else 0)
+                self.receivers[side] = self.senders[side] if hear == dev else self._socket(side, hear, _ETH_P_ALL)
             if daemon:
                 self._daemon()
         except BaseException:
@@ -73,15 +75,21 @@ class Router(lab.Lab):
 
     def _router(self):
         v = self.variant
-        link_local = [(v.ip.link_local, dev, end, 7) for dev, end in (("ra", "la"), (v.outside, "wa"))] \
-            if v.ip.version == 6 else []
-        hosts = [(net, dev, end, k) for net, dev, end in ((v.ip.lan, "ra", "la"), (v.ip.wan, v.outside, "wa"))
-                 for k in range(2, 10)]
-        neighbours = ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
-                      for net, dev, end, k in hosts + link_local]
-        self["R"].ip("\n".join(["link set ra mtu %d" % v.lan_mtu, "link set %s mtu %d" % (v.outside, v.wan_mtu),
-                                *v.ip.configure(v.outside), *neighbours]))
-        for setting in SYSCTLS + v.ip.sysctls.split() + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]:
+        lines = ["link set ra mtu %d" % v.lan_mtu, "link set %s mtu %d" % (v.outside, v.wan_mtu)]
+        settings = SYSCTLS + ["net/ipv4/conf/%s/send_redirects=0" % v.outside]
+        for ip in v.families:
+            hosts = [(net, dev, end, k) for net, dev, end in ((ip.lan, "ra", "la"), (ip.wan, v.outside, "wa"))
+                     for k in range(2, 10)]
+            if ip.version == 6:
+                hosts += [(ip.link_local, dev, end, 7) for dev, end in (("ra", "la"), (v.outside, "wa"))]
+            lines += ip.configure(v.outside)
+            lines += ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
+                      for net, dev, end, k in hosts if not dev.startswith("ppp")]
+            settings += ip.sysctls.split()
+        self["R"].ip("\n".join(lines))
+        if v.labels:
+            settings.append("net/ipv6/auto_flowlabels=%d" % v.labels)
+        for setting in settings:
             key, value = setting.split("=")
             # On older kernels the limit of all ICMP messages is the machine's: whoever owns the machine lifts it.
             if "icmp_msgs" not in key or self._has(key):
@@ -96,15 +104,23 @@ class Router(lab.Lab):
         with self["R"].entered():
             return os.path.exists("/proc/sys/" + key)
 
-    def _tunnel(self):
-        """The kernel's own ipip device."""
-        self["R"].ip("link add tun0 type ipip %s\n%s" % (self.variant.ipip, _TUNNEL_UP))
+    def _tunnel(self, words):
+        """The kernel's own device, or what the daemon has made."""
+        ip = self.variant.ip
+        if words:
+            self["R"].ip("link add tun0 " + words)
+        self["R"].ip("link set tun0 up\n" + ip.through)
+        # An IPv6 address is there only once a worker of the kernel has been at it.
+        lab.wait_until(lambda: ip.tun_r in self["R"].ip("-%d route show table local" % ip.version), 20,
+                       "tun0 has its address")
 
     def _daemon(self):
         self.start()
         if self.variant.needs_daemon:
-            self.ftctl("tunnel", "add", "tun0", "mode", "ipip", "local", "198.51.100.1", "remote", "198.51.100.2")
-            self["R"].ip(_TUNNEL_UP)
+            outer = self.variant.outer
+            self.ftctl("tunnel", "add", "tun0", "mode", self.variant.mode, "local", outer.r_wan, "remote", outer.w_host,
+                       *self.variant.words)
+            self._tunnel("")
         if self.attached:
             self._attach()
 
@@ -133,25 +149,27 @@ class Router(lab.Lab):
         return next(item["counter"]["packets"] for item in json.loads(text)["nftables"] if "counter" in item)
 
     def close(self):
-        for sock in getattr(self, "sockets", {}).values():
+        for sock in (*self.senders.values(), *self.receivers.values()):
             sock.close()
         super().close()
 
     # ------------------------------------------------------------- packet sockets
 
-    def _socket(self, side, dev):
+    def _socket(self, side, dev, protocol):
         sock = self[side].socket(socket.AF_PACKET, socket.SOCK_RAW)
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 64 << 20)
         sock.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, 4 << 20)
         sock.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         sock.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
-        sock.bind((dev, _ETH_P_ALL))
+        sock.bind((dev, protocol))
         sock.setblocking(False)
         return sock
 
     def send(self, side, frame):
+        if side in self.wire:
+            frame = self.wire[side].seal(frame)
         try:
-            self.sockets[side].send(frame)
+            self.senders[side].send(frame)
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.EMSGSIZE):
                 return  # more than the link takes (R's MTU and 4 bytes): not sent at either router
@@ -161,8 +179,8 @@ class Router(lab.Lab):
         """All frames that are there, waiting at most timeout seconds for the first one:
         (side, frame, state), state telling whether checksum or VLAN tag are still outside of it."""
         got = []
-        ready, _, _ = select.select(self.sockets.values(), [], [], timeout)
-        for side, sock in self.sockets.items():
+        ready, _, _ = select.select(self.receivers.values(), [], [], timeout)
+        for side, sock in self.receivers.items():
             while sock in ready:
                 try:
                     frame, extra, flags, _ = sock.recvmsg(65536, 256)
@@ -172,15 +190,21 @@ class Router(lab.Lab):
                     raise HarnessError("receiving at %s: %s" % (side, error)) from error
                 if flags & socket.MSG_TRUNC:
                     raise HarnessError("truncated frame at " + side)
-                if self.flip and 314 <= len(frame) <= 414:
+                state = _state(extra)
+                if side in self.wire:
+                    opened = self.wire[side].open(frame, state)
+                    if not opened:
+                        continue
+                    frame, state = opened
+                if self.flip and 314 <= len(frame) <= 460:
                     frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
-                got.append((side, frame, _state(extra)))
+                got.append((side, frame, state))
         return got
 
     def drops(self):
         """Frames the packet sockets themselves lost."""
         return sum(struct.unpack("II", sock.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 8))[1]
-                   for sock in self.sockets.values())
+                   for sock in self.receivers.values())
 
 
 def _state(ancillary):

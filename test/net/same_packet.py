@@ -16,14 +16,14 @@ made again), goes through JSON for --replay, and is easy to minimise: delete key
   frags                     fragment cuts, in the order of sending
   icmp qlen                 an ICMP error [type, code] quoting the connection, with qlen bytes
   arp                       a question for this address's MAC (ARP, ND) instead of all that
-  o_*                       outer header of IPIP: tos id df mf rsv off ttl opt ver ihl totlen ipsum proto src dst
-  bare nest itrunc          no outer header; one more IPIP header; inner packet cut by n bytes
+  o_*                       the same keys for a tunnel's outer header
+  bare nest itrunc          no outer header; one more header of the inner family; inner packet cut by n bytes
 """
 import random
 
 import frames
 from frames import ACK, PSH, TCP, UDP, ones_sum
-from same_ip import fill, how
+from same_ip import LIMIT, fill, how
 from same_lab import MACS
 
 TAG = b"\xf7\x5e"
@@ -75,7 +75,7 @@ def inner_packet(recipe, conn):
         proto, l4 = conn.proto, _l4(recipe, conn, tup)
     packet = ip.packet(recipe, "", tup.src, tup.dst, proto, l4)
     if recipe.get("nest"):
-        packet = frames.ipv4(sent.src, sent.dst, frames.IPIP, packet)
+        packet = ip.packet({}, "", sent.src, sent.dst, ip.number, packet)
     return packet
 
 
@@ -95,8 +95,8 @@ def build(recipe, conn, variant):
     packet = inner_packet(recipe, conn)
     packets = ip.fragments(recipe, packet) if "frags" in recipe else [packet]
     if variant.tunnel and side == "W" and not recipe.get("bare"):
-        packets = [ip.packet(recipe, "o_", ip.w_host, ip.r_wan, frames.IPIP,
-                             packet[:len(packet) - recipe.get("itrunc", 0)]) for packet in packets]
+        ip = variant.outer
+        packets = [variant.wrap(recipe, packet[:len(packet) - recipe.get("itrunc", 0)]) for packet in packets]
     tail = _padding(recipe)
     result = []
     for packet in packets:
@@ -115,13 +115,23 @@ _DOUBT = {"pad", "cut", "sum", "res", "esrc", "totlen", "ulen", "doff", "o_totle
 def _relevant(recipe, conn, variant):
     """The keys that make the packet other than plain: outer ones only where there is an outer
     header, and none that says what would be so anyway."""
-    sent = conn.sent(recipe["dir"])
+    sent, outer = conn.sent(recipe["dir"]), variant.outer
     plain = {"ver": conn.ip.version, "proto": conn.proto, "src": sent.src, "dst": sent.dst, "sport": sent.sport,
-             "dport": sent.dport, "pad": 0, "cut": 0, "totlen": 0, "ulen": 0, "o_ver": 4, "o_proto": 4, "o_totlen": 0,
-             "itrunc": 0, **conn.ip.plain}
+             "dport": sent.dport, "pad": 0, "cut": 0, "totlen": 0, "ulen": 0, "itrunc": 0, **conn.ip.plain}
+    plain.update({"o_" + key: value for key, value in outer.plain.items()}, o_ver=outer.version, o_proto=conn.ip.number,
+                 o_src=outer.w_host, o_dst=outer.r_wan, o_totlen=0)
+    if _only_limit(recipe.get("o_ext", ())):
+        plain["o_ext"] = recipe.get("o_ext")
     wrapped = variant.tunnel and conn.sender(recipe["dir"]) == "W"
+    plain["etype"] = (outer if wrapped and "bare" not in recipe else conn.ip).ethertype
     return {key for key, value in recipe.items() if plain.get(key, "") != value
             and (wrapped or not (key.startswith("o_") or key in ("itrunc", "bare")))}
+
+
+def _only_limit(extensions):
+    """None, or the encapsulation limit in the kernel's own layout; the receiver ignores which."""
+    alike = [[kind, body[:6] + LIMIT[1][6:8] + body[8:]] == LIMIT for kind, body in extensions]
+    return alike in ([], [True])
 
 
 def l4_right(recipe, conn):
@@ -145,8 +155,9 @@ def l4_right(recipe, conn):
 def fast(recipe, conn, variant):
     """What the fast path does with it when the flow is live: it "must" or "may" take it, or "never"
     does. Independent of the datapath: from the contract's list."""
-    keys, ip = _relevant(recipe, conn, variant), conn.ip
-    if not variant.fast or keys & (_STACK | ip.stack).difference(variant.doubt):
+    keys, ip, outer = _relevant(recipe, conn, variant), conn.ip, variant.outer
+    stack = _STACK | ip.stack | {"o_" + key for key in outer.stack}
+    if not variant.fast or keys & stack.difference(variant.doubt):
         return "never"
     packet = inner_packet(recipe, conn)
     (_, total, right), side = ip.read(packet), conn.sender(recipe["dir"])
@@ -159,14 +170,16 @@ def fast(recipe, conn, variant):
     if total > variant.out_mtu("W" if side == "L" else "L"):
         return "never"
     if variant.tunnel and side == "W":
-        outer = ip.packet(recipe, "o_", ip.w_host, ip.r_wan, frames.IPIP, packet)
-        _, length, right = ip.read(outer)
-        if not right or not ip.head + total <= length <= len(outer) + tail:
+        wrapped = variant.wrap(recipe, packet)
+        _, length, right = outer.read(wrapped)
+        if variant.slow_in or not right or not len(wrapped) - len(packet) + total <= length <= len(wrapped) + tail:
             return "never"
         if recipe.get("o_tos", 0) & 3 == 3 and recipe.get("tos", 0) & 3 == 0:
             return "never"
-        if recipe.get("o_ttl", 64) <= 1:
+        # With an option that the tunnel's MTU does not count on it may be longer than the link takes.
+        if recipe.get("o_ttl", 64) <= 1 or len(wrapped) > variant.wan_mtu:
             return "may"
-    if variant.tunnel and not recipe.get("df", 1):
+    if variant.tunnel and outer.version == 4 and not recipe.get("df", 1):
         return "may"
-    return "may" if keys & (_DOUBT | ip.doubt).union(variant.doubt) else "must"
+    doubt = _DOUBT | ip.doubt | {"o_" + key for key in outer.outer_doubt}
+    return "may" if keys & doubt.union(variant.doubt) else "must"

@@ -9,7 +9,8 @@ import collections
 import time
 
 import frames
-from frames import ACK, ICMP, IPIP, SYN, TCP, UDP
+from frames import ACK, SYN, TCP, UDP
+from same_ip import normalise
 from same_lab import MACS, HarnessError, Router
 from same_packet import TAG, build, fast
 
@@ -63,14 +64,14 @@ class Pair:
         echo = b"\x5e\x5e" + serial.to_bytes(2, "big"), SENTINEL + serial.to_bytes(4, "big")
         near, back = ip.echo(ip.lan + "9", far, *echo), ip.echo(far, ip.lan + "9", *echo)
         if self.variant.tunnel:
-            back = frames.ipv4(ip.w_host, ip.r_wan, IPIP, back)
+            back = self.variant.wrap({}, back)
         return (("L", frames.ethernet(MACS["ra"], MACS["la"], ip.ethertype, near)),
-                ("W", frames.ethernet(MACS["rb"], MACS["wa"], ip.ethertype, back)))
+                ("W", frames.ethernet(MACS["rb"], MACS["wa"], self.variant.between.ethertype, back)))
 
     def _normal(self, frames_in):
         """Frames as they are compared: without sentinels and what the kernel draws at random."""
         for side, frame, state in frames_in:
-            frame = None if SENTINEL in frame else self.variant.ip.normalise(frame, self.variant.tunnel)
+            frame = None if SENTINEL in frame else normalise(frame, self.variant)
             if frame is not None:
                 yield side, frame, state
 
@@ -173,18 +174,16 @@ class Pair:
                     self._must_pass({}, conn, "r")
 
     def _learn(self):
-        """A router behind W says that the tunnel's packets are too large (RFC 1191)."""
-        ip = self.variant.ip
-        outer = frames.ipv4(ip.r_wan, ip.w_host, IPIP, bytes(8))
-        error = frames.icmp(3, 4, self.variant.learnt.to_bytes(4, "big"), outer)
-        frame = frames.ethernet(MACS["rb"], MACS["wa"], frames.ETH_IP,
-                                frames.ipv4("198.51.100.3", ip.r_wan, ICMP, error))
+        """A router behind W says that the tunnel's packets are too large (RFC 1191, 8201)."""
+        ip, learnt = self.variant.outer, self.variant.learnt
+        sent = ip.packet({}, "", ip.r_wan, ip.w_host, self.variant.ip.number, bytes(8))
+        frame = frames.ethernet(MACS["rb"], MACS["wa"], ip.ethertype, ip.too_big(ip.wan + "3", ip.r_wan, learnt, sent))
         found = self.exchange([("W", frame)])
         if found:
             raise DifferenceFound([], found)
         for lab in self.labs:
             told = lab["R"].ip("route get " + ip.w_host)
-            if "mtu %d" % self.variant.learnt not in told:
+            if "mtu %d" % learnt not in told:
                 raise HarnessError("%s has learnt no path MTU: %s" % (lab.tag, told))
         time.sleep(1.2)  # the bound for what changes without a message of the kernel
 

@@ -4,7 +4,7 @@ import dataclasses
 import typing
 
 from frames import TCP, UDP
-from same_ip import V4, V6
+from same_ip import LIMIT, V4, V6
 
 MAX_ROUNDS = 400
 
@@ -45,6 +45,9 @@ class Variant:
     name: str
     ip: type = V4
     tunnel: bool = False
+    outer: type = V4  # its outside
+    encaplimit: bool = False  # it has the encapsulation limit option, at both ends
+    words: tuple = ()  # of `ftctl tunnel add`, behind mode and addresses
     masquerade: bool = False
     dnat: bool = False
     ports: bool = False  # NAT changes ports, too
@@ -52,9 +55,12 @@ class Variant:
     wan_mtu: int = 1500  # of rb
     l4_checks: bool = False  # nf_conntrack_checksum, as kernels have it by default
     # What follows makes rows for kernels that have the devices (test/vm/rows.py).
-    ipip: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0 type ipip`
+    device: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0`
+    labels: int = 0  # net.ipv6.auto_flowlabels: what R draws is not compared
+    slow_in: bool = False  # what comes out of the tunnel is the stack's on this kernel
     links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
     outside: str = "rb"  # R's device towards W
+    hear: str = "wa"  # where W looks at what arrives: below a VLAN device it sees the tag, too
     attach: tuple = ("ra", "rb")
     extra: str = ""  # more lines for ip(8) in R, at last
     nft: str = ""  # more rules in R
@@ -69,7 +75,7 @@ class Variant:
     @property
     def needs_daemon(self):
         """The tunnel is ftctl's own, at the plain router as well."""
-        return self.tunnel and self.ipip is None
+        return self.tunnel and self.device is None
 
     @property
     def fast(self):
@@ -79,7 +85,27 @@ class Variant:
         """The largest packet R forwards towards this side without fragmenting."""
         if side == "L":
             return self.lan_mtu
-        return self.limit or (self.wan_mtu - 20 if self.tunnel else self.wan_mtu)
+        room = self.outer.head + (8 if self.encaplimit else 0) if self.tunnel else 0
+        return self.limit or self.wan_mtu - room
+
+    @property
+    def mode(self):
+        """What ftctl calls the tunnel."""
+        return {(4, 4): "ipip", (6, 6): "ip6ip6", (4, 6): "4in6", (6, 4): "6in4"}[self.ip.version, self.outer.version]
+
+    @property
+    def between(self):
+        """The family of packets between R and W."""
+        return self.outer if self.tunnel else self.ip
+
+    @property
+    def families(self):
+        return tuple(dict.fromkeys((self.ip, self.between)))
+
+    def wrap(self, recipe, packet):
+        """What W sends into the tunnel, with a recipe's o_ keys."""
+        usual = {"o_ext": [LIMIT]} if self.encaplimit else {}
+        return self.outer.packet({**usual, **recipe}, "o_", self.outer.w_host, self.outer.r_wan, self.ip.number, packet)
 
     @property
     def wan_host(self):
@@ -156,4 +182,9 @@ VARIANTS = {v.name: v for v in (
     Variant("masquerade6", V6, from_lan=1, masquerade=True, wan_mtu=1400, l4_checks=True),
     Variant("dnat6", V6, from_lan=1, dnat=True, lan_mtu=1400, wan_mtu=1600),
     Variant("both6", V6, from_lan=1, dnat=True, ports=True),
+    Variant("ip6ip6", V6, from_lan=1, tunnel=True, outer=V6, encaplimit=True, words=("encaplimit", "4")),
+    Variant("ip6ip6-nat", V6, from_lan=1, tunnel=True, outer=V6, masquerade=True, dnat=True, lan_mtu=1400,
+            words=("encaplimit", "none", "tos", "184", "ttl", "33", "flowlabel", "74565")),
+    Variant("4in6", from_lan=1, tunnel=True, outer=V6, words=("encaplimit", "none", "tos", "inherit"), dnat=True),
+    Variant("6in4", V6, from_lan=1, tunnel=True, masquerade=True, words=("tos", "inherit", "ttl", "inherit")),
 )}

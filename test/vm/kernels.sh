@@ -53,8 +53,10 @@ write_sources() {
 own_apt() {
   local tool=$1
   shift
+  # Container images switch apt's binary caches off; every question would take seconds.
   "$tool" -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
     -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root \
+    -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin \
     -o Acquire::Languages=none -o Acquire::Retries=2 "$@"
 }
 

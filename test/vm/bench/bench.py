@@ -35,9 +35,9 @@ EPILOG = """\
 An `insns` is the least of the rounds, less a calibration (generator, one reception and the drop at the end). 20 000
 frames of 114 bytes (and tunnel headers) a round, as XDP live frames, --batch of them between two flushes. Each row has
 proved that every packet arrived, and by the forward chain's counter that it took the path in question; a row that
-cannot is marked failed, and the exit code is 1. Beside it, without --quick: pktgen (socket buffers, one at a time;
-client to server only) in thousands of packets a second, and iperf3 TCP in Mbit/s, at 1000 million instructions a
-second for everything, hosts included.
+cannot is marked failed, and the exit code is 1. Beside it, without --quick: the same with pktgen (socket buffers, one
+at a time), calibrated alike, and iperf3 TCP in Mbit/s, at 1000 million instructions a second for everything, hosts
+included.
 
 Uses the programs of build/, or $FTCTL_BIN_DIR. One scenario takes three minutes on an idle machine.
 

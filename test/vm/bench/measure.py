@@ -22,19 +22,19 @@ BUILD = os.environ["FTCTL_BIN_DIR"]
 MEMORY = "/dev/shm/ftctl-bench"  # programs are copied there
 os.environ["FTCTL_BIN_DIR"] = MEMORY
 
-from frames import ETH_IP, ethernet, mac  # noqa: E402
-from lab import Failure, Lab, check, check_equal, command, wait_until  # noqa: E402
+from frames import mac  # noqa: E402
+from lab import Failure, check, check_equal, wait_until  # noqa: E402
+from pktgen import Stream, send  # noqa: E402
 from profiles import by_function  # noqa: E402
-from scenarios import (CLIENT, LAN_REMOTE, LAN_ROUTER, PORT, SCENARIOS, SERVER, TUN_FAR, TUN_NEAR,  # noqa: E402
-                       TUNNELS, WAN_FAR, WAN_NEAR)
+from scenarios import L3_LENGTH, PORT, SCENARIOS, TUNNELS, VLAN  # noqa: E402
+from topology import MACS, build, make, rules  # noqa: E402
 from traffic import UdpFlow, UdpPeer  # noqa: E402
 
 MODULES = ("veth nf_conntrack nf_tables nft_ct nft_chain_nat nft_masq nf_flow_table nf_flow_table_inet "
-           "nft_flow_offload pktgen cls_bpf sch_ingress").split()
+           "nft_flow_offload pktgen 8021q cls_bpf sch_ingress").split()
 PROGRAMS = "ip nsenter setpriv nft ethtool conntrack iperf3".split()
-MACS = {"client": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01",
-        "remote": "02:00:00:00:02:02"}
 IPERF_PORT = 5201
+PKTGEN_ROUNDS = 2
 # Of all packets on a fast path the forward chain may see so many: the trickle, and those before the flow was there.
 SLOW_SHARE = 0.01
 PATIENCE = 120  # seconds of the guest's clock
@@ -47,9 +47,8 @@ class Path:
     hook: str = ""  # of ftctl
     bare: bool = False
 
-    @property
-    def fast(self):
-        return self.flowtable or bool(self.hook)
+    def fast(self, scenario):
+        return (self.flowtable and scenario.rival) or bool(self.hook)
 
 
 PATHS = (Path("conntrack"), Path("flowtable", flowtable=True), Path("ftctl-tc", hook="tc"),
@@ -88,63 +87,13 @@ class Bench:
         self.scenario, self.options = scenario, options
         self.sport = 40000
         self.calibration = {}  # leaving: True or False
+        self.pktgen_calibration = 0.0
         up = (("client", "eth0", "lan0"), ("remote", "wan0", "wan0"))
         # (namespace, its device, the router's device): where frames are made and where they end
         self.source, self.sink = up if scenario.up else up[::-1]
-        self.lab = Lab("client", "router", "remote", "server", router="router")
+        self.lab = make(scenario)
 
-    # ------------------------------------------------------------------ topology
-
-    def build(self):
-        lab, scenario = self.lab, self.scenario
-        lab.veth("client", "eth0", "router", "lan0", f"address {MACS['client']}", f"address {MACS['lan0']}")
-        lab.veth("router", "wan0", "remote", "wan0", f"address {MACS['wan0']}", f"address {MACS['remote']}")
-        lab.veth("remote", "lan0", "server", "eth0")
-        ends = {"client": ("eth0",), "router": ("lan0", "wan0"), "remote": ("wan0", "lan0"), "server": ("eth0",)}
-        for role, devices in ends.items():
-            for device in devices:
-                # NAPI, without which a veth takes no XDP frames; the device must be up by then.
-                lab[role].run("ethtool", "-K", device, "gro", "on")
-        lab["client"].ip(f"addr add {CLIENT}/24 dev eth0\nroute add default via {LAN_ROUTER}")
-        lab["router"].ip(f"addr add {LAN_ROUTER}/24 dev lan0\naddr add {WAN_NEAR}/24 dev wan0")
-        lab["remote"].ip(f"addr add {WAN_FAR}/24 dev wan0\naddr add {LAN_REMOTE}/24 dev lan0")
-        lab["server"].ip(f"addr add {SERVER}/24 dev eth0\nroute add default via {LAN_REMOTE}")
-        for role in ("router", "remote"):
-            lab[role].sysctl(net_ipv4_ip_forward=1)
-        if scenario.tunnel:
-            self.open_tunnel(TUNNELS[scenario.tunnel])
-        else:
-            lab["router"].ip(f"route add 198.51.100.0/24 via {WAN_FAR}")
-            lab["remote"].ip(f"route add 192.0.2.0/24 via {WAN_NEAR}")
-
-    def open_tunnel(self, tunnel):
-        for role, local, remote, inner, peer, net in (
-                ("router", WAN_NEAR, WAN_FAR, TUN_NEAR, TUN_FAR, "198.51.100.0/24"),
-                ("remote", WAN_FAR, WAN_NEAR, TUN_FAR, TUN_NEAR, "192.0.2.0/24")):
-            self.lab[role].ip(f"""link add tun0 {tunnel.link.format(local=local, remote=remote)}
-                addr add {inner} peer {peer} dev tun0
-                link set tun0 up
-                route add {net} dev tun0""")
-
-    def rules(self, flowtable):
-        """The same rules for every path, the statement that adds flows apart."""
-        table = add = nat = ""
-        if flowtable:
-            table = "flowtable fast { hook ingress priority 0; devices = { lan0, wan0 }; }"
-            add = "meta l4proto { tcp, udp } flow add @fast"
-        if self.scenario.masquerade:
-            nat = f"""chain post {{ type nat hook postrouting priority srcnat;
-                oifname "{self.scenario.upper}" masquerade; }}"""
-        self.lab["router"].nft(f"""flush ruleset
-            table inet bench {{
-                counter forwarded {{ }}
-                {table}
-                chain forward {{ type filter hook forward priority 0;
-                    {add}
-                    ct state new,established counter name forwarded
-                }}
-                {nat}
-            }}""")
+    # ------------------------------------------------------------------ counters
 
     def forwarded(self):
         """(packets, bytes) that the router's forward chain has seen."""
@@ -164,7 +113,9 @@ class Bench:
         self.lab[role].nft(f"""table netdev sink {{
             counter sunk {{ }}
             chain in {{ type filter hook ingress device "{device}" priority -500;
-                meta protocol != arp counter name sunk drop
+                meta protocol arp accept
+                meta l4proto ipv6-icmp accept
+                counter name sunk drop
             }}
         }}""")
         try:
@@ -179,21 +130,26 @@ class Bench:
         """Frames of a call of framegen()."""
         return self.options["frames"] * (self.options["rounds"] + 1)
 
-    def framegen(self, packet, *samples):
+    def frame(self, leaving):
+        """As it arrives at the router or, but for TTL and MACs, as it leaves it."""
+        role, _device, router_device = self.source
+        outside = self.scenario.up == leaving
+        return self.scenario.frame(mac(MACS[router_device]), mac(MACS[role]), self.sport, outside)
+
+    def framegen(self, frame, *samples):
         """Nanoseconds per frame of each round; the first round is for warming up and left out."""
-        role, device, router_device = self.source
-        frame = ethernet(mac(MACS[router_device]), mac(MACS[role]), ETH_IP, packet)
+        role, device, _router_device = self.source
         numbers = [str(self.options["batch"]), str(self.options["rounds"] + 1)]
         done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]),
                                   frame.hex(), *numbers, *samples, timeout=600)
         return [float(line) for line in done.stdout.split()][1:]
 
-    def profile(self, packet, per_packet):
+    def profile(self, frame, per_packet):
         """The same again with samples taken, which costs: so it is not what is measured."""
         if not self.options["profile"]:
             return None
         path = os.path.join(self.lab.tmp, "samples")
-        self.framegen(packet, path)
+        self.framegen(frame, path)
         return by_function(path, per_packet)
 
     def count(self, sunk, send, total, fast=None):
@@ -212,48 +168,61 @@ class Bench:
 
     def calibrate(self):
         """What is not the router's: generator, one reception, and the end. With the frame that comes to that end."""
-        for leaving, packet in ((True, self.scenario.leaving(self.sport)), (False, self.scenario.arriving(self.sport))):
+        for leaving in (True, False):
+            frame = self.frame(leaving)
             with self.sunk("router", self.source[2]) as sunk:
-                least = min(self.count(sunk, lambda frame=packet: self.framegen(frame), self.total))
-                self.calibration[leaving] = least, self.profile(packet, least)
+                least = min(self.count(sunk, lambda frame=frame: self.framegen(frame), self.total))
+                self.calibration[leaving] = least, self.profile(frame, least)
+        if not self.options["quick"]:
+            with self.sunk("router", self.source[2]) as sunk:
+                self.pktgen_calibration = self.count_pktgen(sunk)[1]
+            say(f"  calibration of pktgen: {self.pktgen_calibration:.1f}")
         say("  calibration: {:.1f}, with the frame as it arrives {:.1f}".format(
             self.calibration[True][0], self.calibration[False][0]))
 
     def generate(self, row, fast):
-        packet = self.scenario.arriving(self.sport)
+        frame = self.frame(False)
         calibration, base = self.calibration[fast is not None]
         with self.sunk(*self.sink[:2]) as sunk:
-            rounds = self.count(sunk, lambda: self.framegen(packet), self.total, fast)
+            rounds = self.count(sunk, lambda: self.framegen(frame), self.total, fast)
             if self.options["profile"]:
-                row["profile"], row["profile_calibration"] = self.profile(packet, min(rounds)), base
-            if fast is not None and self.scenario.up and not self.options["quick"]:
-                row["pktgen_kpps"] = self.count(sunk, self.pktgen, self.options["frames"], fast)
+                row["profile"], row["profile_calibration"] = self.profile(frame, min(rounds)), base
+            if fast is not None and not self.options["quick"]:
+                rate, spent = self.count_pktgen(sunk, fast)
+                row.update(pktgen_kpps=rate / 1000, pktgen_insns=round(spent - self.pktgen_calibration),
+                           pktgen_calibration=round(self.pktgen_calibration))
         row.update(insns=round(min(rounds) - calibration), raw=rounds, calibration=calibration, delivered=1.0)
 
+    def stream(self):
+        """What pktgen sends, and where. It makes no tunnel headers: what is to arrive in a tunnel is sent by the
+        server, and the remote router's own tunnel device wraps it; the calibration has that as well."""
+        scenario = self.scenario
+        if scenario.up:
+            role, device, dst = "client", "eth0", "lan0"
+        elif scenario.tunnel:
+            role, device, dst = "server", "eth0", "remote-lan0"
+        else:
+            role, device, dst = "remote", "wan0", "wan0"
+        (src, sport), (dst_addr, dport) = scenario.ends(self.sport, not scenario.up)
+        vlan = VLAN if scenario.vlan and role == "remote" else None
+        return role, Stream(device, MACS[dst], src, sport, dst_addr, dport, 14 + L3_LENGTH, vlan)
+
     def pktgen(self):
-        """The kernel's generator: socket buffers, one at a time."""
-        setup = {
-            "kpktgend_0": ["rem_device_all", "add_device eth0"],
-            "eth0": [f"count {self.options['frames']}", "clone_skb 0", "pkt_size 114", "delay 0", f"dst {SERVER}",
-                     f"src_min {CLIENT}", f"src_max {CLIENT}", f"udp_src_min {self.sport}", f"udp_src_max {self.sport}",
-                     f"udp_dst_min {PORT}", f"udp_dst_max {PORT}", f"dst_mac {MACS['lan0']}"],
-            "pgctrl": ["start"]}
-        with self.lab["client"].entered():
-            # The directory of the thread: /proc/net is the process's namespace.
-            for name, lines in setup.items():
-                for line in lines:
-                    with open(f"/proc/thread-self/net/pktgen/{name}", "w", encoding="ascii") as file:
-                        file.write(line + "\n")
-            words = read("/proc/thread-self/net/pktgen/eth0").split()
-        rates = [word[:-3] for word in words if word.endswith("pps") and word[:-3].isdigit()]
-        check(rates, f"pktgen says no rate: {' '.join(words)[-200:]}")
-        return int(rates[0]) / 1000
+        """Packets a second of each round."""
+        role, stream = self.stream()
+        return [send(self.lab[role], stream, self.options["frames"]) for _ in range(PKTGEN_ROUNDS)]
+
+    def count_pktgen(self, sunk, fast=None):
+        """(packets a second, the same as instructions per packet) of the best round."""
+        rate = max(self.count(sunk, self.pktgen, self.options["frames"] * PKTGEN_ROUNDS, fast))
+        return rate, 1e9 / rate
 
     def tcp(self, row, fast):
         """iperf3: packets as large as the hosts make them. The first second is left out."""
         direction = [] if self.scenario.up else ["-R"]
         before = self.forwarded()[1]
-        done = self.lab["client"].run("iperf3", "-c", SERVER, "-t", "1", "-O", "1", "-J", *direction, timeout=600)
+        done = self.lab["client"].run("iperf3", "-c", self.scenario.ip.server, "-t", "1", "-O", "1", "-J", *direction,
+                                      timeout=600)
         end = json.loads(done.stdout)["end"]
         slow = self.forwarded()[1] - before
         # The second left out counts as well, so this is a lower bound of what could have been slow.
@@ -267,14 +236,15 @@ class Bench:
     def ready(self, path):
         if path.hook:
             return self.lab.live(proto="udp", sport=self.sport)
-        entries = self.lab["router"].run("conntrack", "-L", "-p", "udp", "--sport", str(self.sport), ok=False).stdout
-        return ("[OFFLOAD]" if path.flowtable else "[ASSURED]") in entries
+        entries = self.lab["router"].run("conntrack", "-L", "-f", f"ipv{self.scenario.ip.version}", "-p", "udp",
+                                         "--sport", str(self.sport), ok=False).stdout
+        return ("[OFFLOAD]" if path.fast(self.scenario) else "[ASSURED]") in entries
 
     def attach(self, hook):
         if hook == "xdp":
-            # A veth finishes no checksum on the way of a redirected frame.
+            # A veth finishes no checksum on the way of a redirected frame, and a tag is not in the frame.
             for role, device in (("client", "eth0"), ("remote", "wan0")):
-                self.lab[role].run("ethtool", "-K", device, "tx", "off")
+                self.lab[role].run("ethtool", "-K", device, "tx", "off", "txvlan", "off")
         self.lab.start()
         force = ["--force"] if hook == "xdp" else []
         done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", hook, *force)
@@ -295,17 +265,19 @@ class Bench:
         return row
 
     def measure_routed(self, path, row):
-        self.rules(path.flowtable)
+        rules(self.lab, self.scenario, path.flowtable)
         if path.hook:
             self.attach(path.hook)
         try:
-            flow = UdpFlow(self.lab["client"], ("0.0.0.0", self.sport), (SERVER, PORT)).start(20)
+            ip = self.scenario.ip
+            flow = UdpFlow(self.lab["client"], (ip.client, self.sport), (ip.server, PORT)).start(20)
             wait_until(lambda: self.ready(path), PATIENCE, f"the flow is ready for {path.name}", 0.3)
             check(flow.answered() > 0, "no datagram was answered")
             flow.stop()
-            self.generate(row, path.fast)
+            fast = path.fast(self.scenario)
+            self.generate(row, fast)
             if not self.options["quick"]:
-                self.tcp(row, path.fast)
+                self.tcp(row, fast)
         finally:
             if path.hook and self.lab.alive():
                 self.lab.detach()
@@ -330,12 +302,14 @@ class Bench:
 
     def run(self):
         with self.lab as lab:
-            self.build()
+            build(lab, self.scenario)
+            ip = self.scenario.ip
             self.calibrate()
-            UdpPeer(lab["server"], SERVER, PORT)
+            UdpPeer(lab["server"], ip.server, PORT)
             if not self.options["quick"]:
-                server = lab["server"].spawn("iperf3", "-s", "-B", SERVER, "-p", str(IPERF_PORT))
-                wait_until(lambda: f":{IPERF_PORT:04X} " in read(f"/proc/{server.pid}/net/tcp"), PATIENCE,
+                server = lab["server"].spawn("iperf3", "-s", "-B", ip.server, "-p", str(IPERF_PORT))
+                table = "tcp" if ip.version == 4 else "tcp6"
+                wait_until(lambda: f":{IPERF_PORT:04X} " in read(f"/proc/{server.pid}/net/{table}"), PATIENCE,
                            "iperf3 listens")
             for path in PATHS:
                 if path.name in self.options["paths"]:
@@ -351,7 +325,7 @@ def main():
     for name, value in (("perf_event_max_sample_rate", "200000"), ("perf_cpu_time_max_percent", "0")):
         with open(f"/proc/sys/kernel/{name}", "w", encoding="ascii") as file:
             file.write(value)
-    load(MODULES + list(TUNNELS[scenario.tunnel].modules if scenario.tunnel else ()))
+    load(MODULES + ([TUNNELS[scenario.tunnel].module] if scenario.tunnel else []))
     Bench(scenario, options).run()
 
 
