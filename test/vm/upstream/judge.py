@@ -4,7 +4,7 @@ import platform
 import re
 
 from lab import check, check_equal
-from topology import NS1, between, tunnel
+from topology import NS1, between, inside_tags, tunnel
 
 LIVE_S = 40  # emulated processors are slow, and a busy machine makes them slower
 # At TC the trickle's packet may be an aggregated one of 64 KiB, 3 % of a file of 2 MiB.
@@ -64,11 +64,21 @@ def reason(lab, exchange):
     return (flow_of(lab, exchange, state="refused") or {}).get("reason") or ""
 
 
+def check_envelopes(row, flow):
+    """Each direction is matched and leaves with the tags and in the tunnel of that side."""
+    def seen(words):
+        return tuple((tag["proto"], tag["id"]) for tag in words["vlan"]), (words["tunnel"] or {}).get("type")
+    near, far = (inside_tags(row), None), (between(row).tags, between(row).tunnel)
+    check_equal({side: (seen(flow[side]["match"]), seen(flow[side]["push"])) for side in ("orig", "reply")},
+                {"orig": (near, far), "reply": (far, near)}, "tags and tunnels, matched and pushed")
+
+
 def before(lab, row, exchange):
     """Waits for what ftctl makes of the connection, with small packets."""
     exchange.knock()
     if row.expect == "fast":
-        exchange.knock_until(lambda: live(lab, exchange), LIVE_S, "the connection is live in both directions")
+        flow = exchange.knock_until(lambda: live(lab, exchange), LIVE_S, "the connection is live in both directions")
+        check_envelopes(row, flow)
     elif row.expect.startswith("refused:"):
         wanted = row.expect.removeprefix("refused:")
         exchange.knock_until(lambda: reason(lab, exchange) == wanted, LIVE_S, f"the connection is refused as {wanted}")

@@ -29,34 +29,40 @@ class Hop:
     devices: tuple
     addresses: dict
     shorter: int = 0  # than the MTU of the link
+    tags: tuple = ()  # (protocol, VID), outermost first
+    tunnel: str = None
 
     def address_line(self, end, family):
         return f"addr add {self.addresses[family][end]}/{PREFIX[family]} dev {self.devices[end]}"
 
 
+TAG = ("802.1Q", 10)
 LINK = Hop(("veth1", "veth0"), {4: ("192.168.10.1", "192.168.10.2"), 6: ("dead:10::1", "dead:10::2")})
-VLAN = Hop(("veth1.10", "veth0.10"), {4: ("192.168.20.1", "192.168.20.2"), 6: ("dead:20::1", "dead:20::2")})
+VLAN = Hop(("veth1.10", "veth0.10"), {4: ("192.168.20.1", "192.168.20.2"), 6: ("dead:20::1", "dead:20::2")},
+           tags=(TAG,))
 # A veth has room for one tag beyond its MTU.
-QINQ = Hop(("veth1.5.10", "veth0.5.10"), {4: ("192.168.30.1", "192.168.30.2"), 6: ("dead:30::1", "dead:30::2")}, 4)
+QINQ = Hop(("veth1.5.10", "veth0.5.10"), {4: ("192.168.30.1", "192.168.30.2"), 6: ("dead:30::1", "dead:30::2")},
+           shorter=4, tags=(("802.1ad", 5), TAG))
 
 
 @dataclasses.dataclass(frozen=True)
 class Tunnel:
+    mode: str
     words: str  # for ip(8), beside the ends
     outer: int  # the underlay's family
     header: int  # bytes
 
     def over(self, below):
         return Hop(("tun0", "tun0"), {4: ("192.168.100.1", "192.168.100.2"), 6: ("dead:100::1", "dead:100::2")},
-                   below.shorter + self.header)
+                   below.shorter + self.header, below.tags, self.mode)
 
 
 TUNNELS = {
-    "ipip": Tunnel("type ipip", 4, 20),
-    "ip6ip6": Tunnel("type ip6tnl mode ip6ip6 encaplimit none", 6, 40),
-    "ip6ip6-limit": Tunnel("type ip6tnl mode ip6ip6 encaplimit 4", 6, 48),
-    "4in6": Tunnel("type ip6tnl mode ipip6 encaplimit none", 6, 40),
-    "6in4": Tunnel("type sit ttl 255", 4, 20),
+    "ipip": Tunnel("ipip", "type ipip", 4, 20),
+    "ip6ip6": Tunnel("ip6ip6", "type ip6tnl mode ip6ip6 encaplimit none", 6, 40),
+    "ip6ip6-limit": Tunnel("ip6ip6", "type ip6tnl mode ip6ip6 encaplimit 4", 6, 48),
+    "4in6": Tunnel("4in6", "type ip6tnl mode ipip6 encaplimit none", 6, 40),
+    "6in4": Tunnel("6in4", "type sit ttl 255", 4, 20),
 }
 
 
@@ -78,6 +84,11 @@ def inside(row):
     if "bridge-tagged" in row.stages:
         return "br0.10"
     return "br0" if any(stage.startswith("bridge") for stage in row.stages) else "veth0"
+
+
+def inside_tags(row):
+    """The tags of frames between ns1 and nsr1."""
+    return (TAG,) if {"bridge-over-vlan", "bridge-tagged"} & set(row.stages) else ()
 
 
 @dataclasses.dataclass(frozen=True)
