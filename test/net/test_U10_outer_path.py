@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""U10: the way of a tunnel's outer packets changes: route, neighbour, into itself; the fast path follows in a second."""
+"""U10: the way of a tunnel's outer packets changes: route, neighbour, into itself; flows follow in a second."""
 import struct
 import time
 
