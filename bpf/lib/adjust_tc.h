@@ -27,6 +27,9 @@ static __always_inline __u32 ctx_adjust_check(struct __sk_buff *skb, const struc
 	/* Aggregates of PPPoE do not exist on the slow path: ppp devices have no segmentation. */
 	if ((pkt->key.pppoe || path->pppoe) && skb->gso_size)
 		return FTCTL_R_GSO;
+	/* A ppp device finishes checksums; what is below it may leave that to the next machine. */
+	if (path->pppoe && tc_csum_unfinished(pkt))
+		return FTCTL_R_CSUM_UNKNOWN;
 	if (tc_changes_family(pkt) && LINUX_KERNEL_VERSION < DECAP_L3_SINCE)
 		return FTCTL_R_HEADROOM;
 	return 0;

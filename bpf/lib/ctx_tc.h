@@ -98,6 +98,18 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
 	return true;
 }
 
+/* Of the packet as it arrived. */
+static __always_inline __u16 tc_pseudo_sum(const struct packet *pkt)
+{
+	const __u16 *src = (const __u16 *)&pkt->key.src, *dst = (const __u16 *)&pkt->key.dst;
+	__u32 sum = bpf_htons(pkt->proto) + bpf_htons((__u16)(pkt->len - packet_ip_len(pkt)));
+
+#pragma unroll
+	for (int i = 0; i < 8; i++) /* of IPv4 all but the first two words are zero */
+		sum += (__u32)src[i] + dst[i];
+	return csum_fold(sum);
+}
+
 /*
  * A UDP checksum field of zero is either "none" or, in a buffer whose checksum the device is to
  * finish (CHECKSUM_PARTIAL), a pseudo-header sum that happens to be zero; udp_manip_pkt()
@@ -106,15 +118,20 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
  */
 static __always_inline bool ctx_csum_known(const struct packet *pkt)
 {
-	const __u16 *src = (const __u16 *)&pkt->key.src, *dst = (const __u16 *)&pkt->key.dst;
-	__u32 sum = bpf_htons(IPPROTO_UDP) + bpf_htons((__u16)(pkt->len - packet_ip_len(pkt)));
-
 	if (pkt->proto != IPPROTO_UDP || pkt->l4_check)
 		return true;
-#pragma unroll
-	for (int i = 0; i < 8; i++) /* of IPv4 all but the first two words are zero */
-		sum += (__u32)src[i] + dst[i];
-	return csum_fold(sum) != 0xffff;
+	return tc_pseudo_sum(pkt) != 0xffff;
+}
+
+/*
+ * May be a checksum for the device to finish: its field is the sum of the pseudo-header then. One finished
+ * checksum in 65536 looks the same.
+ */
+static __always_inline bool tc_csum_unfinished(const struct packet *pkt)
+{
+	if (pkt->proto == IPPROTO_GRE)
+		return false;
+	return pkt->l4_check == tc_pseudo_sum(pkt) || (!pkt->l4_check && tc_pseudo_sum(pkt) == 0xffff);
 }
 
 /* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */

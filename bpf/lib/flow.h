@@ -150,25 +150,4 @@ static __always_inline void flow_event(__u32 type, const struct ftctl_flow *flow
 	bpf_ringbuf_submit(ev, 0);
 }
 
-/* FIN, RST or a new SYN: neither direction is taken any more. */
-static __always_inline void flow_close(const struct flow_ref *ref, __u8 proto, __u8 tcp_flags)
-{
-	struct ftctl_flow *flow = ref->flow;
-	const struct ftctl_path_body *path = path_lookup(flow->path);
-	__u32 was = flow->state;
-
-	if (was == FTCTL_FLOW_CLOSING || was == FTCTL_FLOW_DIFFERS)
-		return;
-	flow_set_state(flow, was, FTCTL_FLOW_CLOSING);
-	if (path) {
-		struct ftctl_tuple tuple = {};
-		struct flow_ref other;
-
-		flow_other_tuple(ref, proto, path, &tuple);
-		if (flow_find(&tuple, &other) && other.flow->state != FTCTL_FLOW_DIFFERS)
-			flow_set_state(other.flow, other.flow->state, FTCTL_FLOW_CLOSING);
-	}
-	flow_event(FTCTL_EV_CLOSING, flow, tcp_flags);
-}
-
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The life of a packet: parse, find the flow, check everything, then write. Up to ctx_adjust()
+ * The life of a packet: filter, parse, find the flow, check everything, then write. Up to ctx_adjust()
  * the packet goes to the stack as it came; after it there is only transmit or a counted failure.
  *
  * Needs the context layer (ctx_xdp.h or ctx_tc.h) to be included first, and the half of it that
@@ -9,8 +9,10 @@
 #ifndef FTCTL_LIB_FORWARD_H
 #define FTCTL_LIB_FORWARD_H
 
+#include "filter.h"
 #include "flow.h"
 #include "parse.h"
+#include "rpf.h"
 #include "sample.h"
 #include "stats.h"
 #include "write.h"
@@ -62,6 +64,29 @@ static __always_inline __u32 forward_check(struct context *ctx, struct ftctl_flo
 	return 0;
 }
 
+/* FIN, RST or a new SYN: neither direction is taken any more. Rare: a function of its own, for its stack. */
+static __attribute__((noinline)) void forward_close(const struct flow_ref *ref, __u8 proto, __u8 tcp_flags)
+{
+	struct ftctl_flow *flow = ref->flow;
+	const struct ftctl_path_body *path = path_lookup(flow->path);
+	__u32 was = flow->state, zero = 0;
+	struct headers_room *room = bpf_map_lookup_elem(&headers_room, &zero);
+
+	if (was == FTCTL_FLOW_CLOSING || was == FTCTL_FLOW_DIFFERS)
+		return;
+	flow_set_state(flow, was, FTCTL_FLOW_CLOSING);
+	if (path && room) {
+		struct ftctl_tuple *tuple = &room->pkt.key;
+		struct flow_ref other;
+
+		__builtin_memset(tuple, 0, sizeof(*tuple));
+		flow_other_tuple(ref, proto, path, tuple);
+		if (flow_find(tuple, &other) && other.flow->state != FTCTL_FLOW_DIFFERS)
+			flow_set_state(other.flow, other.flow->state, FTCTL_FLOW_CLOSING);
+	}
+	flow_event(FTCTL_EV_CLOSING, flow, tcp_flags);
+}
+
 static __always_inline int forward(struct context *ctx)
 {
 	__u32 zero = 0, slot_index = cfg_slot, reason;
@@ -82,6 +107,10 @@ static __always_inline int forward(struct context *ctx)
 	if (!st || !cfg || !slot)
 		return CTX_PASS;
 	st->rx_packets++;
+	if (unlikely(cfg->filter) && headers_find(ctx) && filter_drops()) {
+		stats_reason(st, FTCTL_R_FILTER);
+		return CTX_DROP;
+	}
 
 	now = bpf_ktime_get_coarse_ns();
 	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS)) {
@@ -90,22 +119,24 @@ static __always_inline int forward(struct context *ctx)
 	}
 	if (unlikely(cfg->disabled)) {
 		reason = because(FTCTL_R_DISABLED);
-		goto pass;
+		goto unknown;
 	}
 
 	reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
 	if (reason)
-		goto pass;
+		goto unknown;
 	found = flow_find(&pkt.key, &ref);
 	if (pkt.proto == IPPROTO_TCP && unlikely(!parse_tcp_plain(pkt.tcp_flags))) {
 		if (found && !cfg_dry && (pkt.tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
-			flow_close(&ref, pkt.proto, pkt.tcp_flags);
+			forward_close(&ref, pkt.proto, pkt.tcp_flags);
 		reason = because(FTCTL_R_TCP_FLAGS);
+		if (!found)
+			goto unknown;
 		goto pass;
 	}
 	if (!found) {
 		reason = because(FTCTL_R_NO_FLOW);
-		goto pass;
+		goto unknown;
 	}
 	flow = ref.flow;
 	path = path_lookup(flow->path);
@@ -157,8 +188,16 @@ static __always_inline int forward(struct context *ctx)
 	}
 	return ctx_transmit(ctx, path->oif, &pkt);
 
+unknown: /* no flow says that the kernel takes packets like this one from this device */
+	if (unlikely(cfg->rpf) &&
+	    (reason == FTCTL_R_NO_FLOW && !pkt.key.tunnel ? headers_take(&pkt) : headers_find(ctx)))
+		reason = (__u32)rpf_judge(ctx, reason);
+	if (unlikely(reason == FTCTL_R_RPF)) {
+		stats_reason(st, reason);
+		return CTX_DROP;
+	}
 pass:
-	stats_pass(st, reason);
+	stats_reason(st, reason);
 	return CTX_PASS;
 }
 

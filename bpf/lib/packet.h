@@ -62,7 +62,7 @@ static __always_inline __u32 packet_ip_len(const struct packet *pkt)
 static __always_inline __u32 tos_priority(__u8 tos)
 {
 	/* ip_tos2prio[16], four bits each, index 0 lowest */
-	const __u64 table = 0x4444666622220010ULL;
+	const __u64 table = 0x4444666622220000ULL;
 
 	return (table >> (((tos & 0x1e) >> 1) * 4)) & 0xf;
 }

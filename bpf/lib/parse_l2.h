@@ -28,6 +28,12 @@ static __always_inline bool l2_is_tag(__u16 proto)
 	return proto == bpf_htons(ETH_P_8021Q) || proto == bpf_htons(ETH_P_8021AD);
 }
 
+/* is_valid_ether_addr(), which br_handle_frame() asks of the source. */
+static __always_inline bool l2_is_station(const __u8 *mac)
+{
+	return !(mac[0] & 1) && (mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
+}
+
 /* The next tag, outermost first. False: there are two already. */
 static __always_inline bool l2_tag(struct packet *pkt, struct packet_outside *out, __u16 proto, __u16 tci)
 {
@@ -114,6 +120,8 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 		__builtin_memcpy(out->macs, &eth, sizeof(out->macs));
 		return 0;
 	}
+	if (unlikely(slot->flags & FTCTL_S_PORT) && !l2_is_station(eth.h_source))
+		return because(FTCTL_R_GROUP);
 	__builtin_memcpy(&mac, eth.h_dest, ETH_ALEN);
 	if (likely(mac == slot->mac))
 		return 0;

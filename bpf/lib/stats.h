@@ -10,8 +10,8 @@ static __always_inline struct ftctl_stats *stats_get(__u32 slot)
 	return bpf_map_lookup_elem(&stats, &slot);
 }
 
-/* Counts a packet that goes to the stack. Per-CPU map, softirq context: plain adds. */
-static __always_inline void stats_pass(struct ftctl_stats *st, __u32 reason)
+/* Counts a packet that was not taken. Per-CPU map, softirq context: plain adds. */
+static __always_inline void stats_reason(struct ftctl_stats *st, __u32 reason)
 {
 	if (reason >= FTCTL_PACKET_REASONS)
 		reason = FTCTL_R_PATH_DOWN; /* a path of the daemon's that names no packet reason */

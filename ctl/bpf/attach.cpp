@@ -58,6 +58,8 @@ Result<std::uint32_t> DatapathImpl::take_slot(const Device &device, ftctl_hook h
             return tl::unexpected(cleared.error());
         slot.mac = kTakeNothing;
         slot.hook = hook;
+        slot.rpf = 0;
+        filter_.bind(index, device.name);
         std::atomic_thread_fence(std::memory_order_release);
         slot.ifindex = device.ifindex;
         last_slot_ = index;
@@ -73,6 +75,7 @@ void DatapathImpl::release_slot(std::uint32_t index)
     slot.mac = kTakeNothing;
     slot.upper = FTCTL_NO_MAC;
     slot.ifindex = 0;
+    slot.rpf = 0;
     slot.hook = FTCTL_HOOK_NONE;
 }
 

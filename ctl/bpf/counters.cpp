@@ -8,6 +8,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
+#include <linux/pkt_cls.h>
 
 #include "bpf/kernel_log.h"
 
@@ -20,6 +21,8 @@ constexpr std::size_t kWords = sizeof(ftctl_stats) / sizeof(std::uint64_t);
 
 // A producer that is faster than we are must not keep the event loop here.
 constexpr unsigned kEventsPerCall = 4096;
+constexpr std::uint32_t kXdpDrop = XDP_DROP;
+constexpr std::uint32_t kTcDrop = TC_ACT_SHOT;
 constexpr std::size_t kDryProgramsKept = 64;
 constexpr std::size_t kMaxPacket = 65536;
 // Room for what the datapath may push, beyond the packet that was given.
@@ -144,10 +147,12 @@ Result<TestRun> DatapathImpl::explain(std::uint32_t ifindex, ftctl_hook hook,
     if (packet.size() < 14 || packet.size() > kMaxPacket)
         return fail(what, fmt::format("{} bytes are no Ethernet frame", packet.size()), {}, Code::usage);
     // The program compares MACs with its slot's; the scratch slot stands in for the device's.
-    if (const auto found = records_.find(ifindex); found != records_.end())
+    if (const auto found = records_.find(ifindex); found != records_.end()) {
         maps_.slots()[FTCTL_SLOT_SCRATCH] = maps_.slots()[found->second.slot];
-    else if (maps_.slots()[FTCTL_SLOT_SCRATCH].ifindex != ifindex)
+        filter_.bind_as(FTCTL_SLOT_SCRATCH, found->second.slot);
+    } else if (maps_.slots()[FTCTL_SLOT_SCRATCH].ifindex != ifindex) {
         return fail(what, "it is not attached", {}, Code::not_running);
+    }
     auto program = dry_program(ifindex, hook);
     if (!program)
         return tl::unexpected(program.error());
@@ -183,6 +188,7 @@ Result<TestRun> DatapathImpl::explain(std::uint32_t ifindex, ftctl_hook hook,
 
     run.verdict = opts.retval;
     run.packet.resize(std::min<std::size_t>(opts.data_size_out, run.packet.size()));
+    run.dropped = run.verdict == (hook == FTCTL_HOOK_XDP ? kXdpDrop : kTcDrop);
     run.taken = after->fast_packets != before->fast_packets;
     for (unsigned reason = 0; !run.taken && reason < FTCTL_PACKET_REASONS; ++reason) {
         if (after->reasons[reason] != before->reasons[reason]) {

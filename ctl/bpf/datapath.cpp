@@ -2,10 +2,13 @@
 // How a Datapath comes to be, and what needs no file of its own.
 #include "bpf/datapath_impl.h"
 
+#include <algorithm>
+#include <array>
 #include <cassert>
 
 #include <bpf/bpf.h>
 #include <fmt/format.h>
+#include <net/if.h>
 #include <spdlog/spdlog.h>
 
 #include "bpf/kernel_log.h"
@@ -101,6 +104,8 @@ Result<std::unique_ptr<Datapath>> Datapath::open_or_create(const std::string &in
     auto datapath = std::make_unique<DatapathImpl>(std::move(*maps), pins);
     if (auto ready = datapath->prepare(); !ready)
         return tl::unexpected(ready.error());
+    if (auto filter = datapath->open_filter(); !filter)
+        return tl::unexpected(filter.error());
     datapath->set_adopted();
     datapath->find_attachments(true);
     return datapath;
@@ -126,6 +131,8 @@ Result<std::unique_ptr<Datapath>> Datapath::open_existing(const std::string &ins
         return tl::unexpected(error);
     }
     auto datapath = std::make_unique<DatapathImpl>(std::move(*maps), pins);
+    if (auto filter = datapath->open_filter(); !filter)
+        return tl::unexpected(filter.error());
     datapath->set_adopted();
     datapath->find_attachments(false);
     return datapath;
@@ -176,6 +183,38 @@ Status DatapathImpl::devmap_set(std::uint32_t ifindex, bool present)
         return fail_errno(fmt::format("remove device {} from the devmap", ifindex), errno);
     }
     return {};
+}
+
+Status DatapathImpl::set_broadcasts(const std::vector<ftctl_broadcast> &all)
+{
+    const int fd = maps_.fd(MapId::broadcasts);
+    const auto same = [](const ftctl_broadcast &a) {
+        return [&a](const ftctl_broadcast &b) { return a.ifindex == b.ifindex && a.addr == b.addr; };
+    };
+    std::vector<ftctl_broadcast> known;
+    ftctl_broadcast key{};
+    for (const ftctl_broadcast *last = nullptr; bpf_map_get_next_key(fd, last, &key) == 0;
+         last = &known.back())
+        known.push_back(key);
+    for (const ftctl_broadcast &old : known)
+        if (std::none_of(all.begin(), all.end(), same(old)))
+            bpf_map_delete_elem(fd, &old);
+    const std::uint32_t value = 1;
+    for (const ftctl_broadcast &one : all)
+        if (bpf_map_update_elem(fd, &one, &value, BPF_ANY) != 0)
+            return fail_errno("tell the reverse path filter a broadcast address", errno);
+    return {};
+}
+
+Status DatapathImpl::filter_replace(const FilterTables &tables)
+{
+    std::map<std::uint32_t, std::string> slots;
+    for (const auto &[ifindex, record] : records_) {
+        std::array<char, IF_NAMESIZE> name{};
+        if (if_indextoname(ifindex, name.data()) != nullptr)
+            slots[record.slot] = name.data();
+    }
+    return filter_.replace(maps_, tables, slots);
 }
 
 Status DatapathImpl::remove_pins()

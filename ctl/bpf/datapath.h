@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ftctl/abi.h"
+#include "util/filter_tables.h"
 #include "util/result.h"
 
 namespace ftctl {
@@ -49,8 +50,9 @@ struct SlotStats {
 struct TestRun {
     std::uint32_t verdict = 0;        ///< XDP_* or TC_ACT_*
     std::vector<std::uint8_t> packet; ///< after the program
-    ftctl_reason reason{};            ///< why it went to the stack; 0 when taken
+    ftctl_reason reason{};            ///< why it went to the stack or was dropped; 0 when taken
     bool taken = false;
+    bool dropped = false;
 };
 
 /// Creation parameters; fixed for the life of the maps.
@@ -107,6 +109,19 @@ class Datapath {
     /// All flows of all maps, in batches; stops early when the handler returns false.
     virtual Status flow_each(const std::function<bool(const FlowEntry &)> &handler) = 0;
 
+    /* reverse path filter */
+
+    /// All IPv4 broadcast addresses of devices (as ifindex and address): those that were told before and are
+    /// not among them are forgotten.
+    virtual Status set_broadcasts(const std::vector<ftctl_broadcast> &all) = 0;
+
+    /* early filter */
+
+    /// Puts these rules in the place of those in use, at once for every packet; none: no filter.
+    virtual Status filter_replace(const FilterTables &tables) = 0;
+    /// The rules in use, by rank, with their counters.
+    [[nodiscard]] virtual std::vector<ftctl_filter_rule> filter_rules() const = 0;
+
     /* counters and events */
     virtual Result<std::vector<SlotStats>> stats() = 0;
     virtual Status clear_stats(std::uint32_t slot) = 0;
@@ -138,5 +153,7 @@ struct Probe {
     std::string hint;   ///< what to change when !ok
 };
 std::vector<Probe> probe_kernel();
+/// What may change while the daemon runs.
+std::vector<Probe> probe_conntrack();
 
 } // namespace ftctl

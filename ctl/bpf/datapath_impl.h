@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bpf/datapath.h"
+#include "bpf/filter_maps.h"
 #include "bpf/links.h"
 #include "bpf/maps.h"
 #include "bpf/pins.h"
@@ -66,6 +67,13 @@ class DatapathImpl final : public Datapath {
     Status flow_edit(const ftctl_flow_edit &edit) override;
     Status flow_each(const std::function<bool(const FlowEntry &)> &handler) override;
 
+    Status set_broadcasts(const std::vector<ftctl_broadcast> &all) override;
+    /* filter_maps.cpp does it */
+    Status filter_replace(const FilterTables &tables) override;
+    [[nodiscard]] std::vector<ftctl_filter_rule> filter_rules() const override { return filter_.read(); }
+    /// Takes over the rules that are pinned.
+    Status open_filter() { return filter_.open(maps_); }
+
     /* counters.cpp */
     Result<std::vector<SlotStats>> stats() override;
     Status clear_stats(std::uint32_t slot) override;
@@ -93,6 +101,7 @@ class DatapathImpl final : public Datapath {
     Result<int> dry_program(std::uint32_t ifindex, ftctl_hook hook);
 
     Maps maps_;
+    FilterMaps filter_;
     PinDir pins_;
     bool adopted_ = false;
     std::map<std::uint32_t, Record> records_; ///< by ifindex

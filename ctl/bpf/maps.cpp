@@ -24,6 +24,19 @@ constexpr std::uint32_t kMmapable = BPF_F_MMAPABLE;
 constexpr std::uint32_t kNoPrealloc = BPF_F_NO_PREALLOC;
 constexpr std::uint32_t kEgressDevices = 256;
 
+// The early filter's maps are made with each rule set; what holds them has room for two sets.
+constexpr std::uint32_t kFilterSets = 2;
+constexpr std::uint32_t kAnySize = BPF_F_INNER_MAP;
+constexpr MapSpec kFilterPrefixes = {
+    "filter_prefix", BPF_MAP_TYPE_LPM_TRIE, sizeof(ftctl_filter_key), sizeof(ftctl_filter_hit), 0,
+    kNoPrealloc};
+constexpr MapSpec kFilterSet = {"filter_set", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_filter_set), 1,
+                                kMmapable};
+constexpr MapSpec kFilterCounts = {
+    "filter_count", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_filter_count), 0, kMmapable | kAnySize};
+constexpr MapSpec kFilterRules = {"filter_rule",       BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_filter_rule), 0,
+                                  kMmapable | kAnySize};
+
 constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"config", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_config), 1, kMmapable},
     {"paths", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_path), FTCTL_MAX_PATHS, kMmapable},
@@ -39,10 +52,15 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"egress", BPF_MAP_TYPE_DEVMAP_HASH, kU32, kU32, kEgressDevices, 0},
     // Ingress of one device leaves word here for egress of another (struct tc_scratch in bpf/).
     {"scratch", BPF_MAP_TYPE_PERCPU_ARRAY, kU32, kU32, 1, 0},
+    {"filter_prefixes", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, kFilterSets, 0, &kFilterPrefixes},
+    {"filter_sets", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, kFilterSets, 0, &kFilterSet},
+    {"filter_counts", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, kFilterSets, 0, &kFilterCounts},
+    {"filter_rules", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, kFilterSets, 0, &kFilterRules},
+    {"broadcasts", BPF_MAP_TYPE_HASH, sizeof(ftctl_broadcast), kU32, FTCTL_MAX_BROADCASTS, kNoPrealloc},
 }};
 
-const char *const kMemoryHint =
-    "the maps need memory in proportion to limits.flows; lower it, or raise the memory limit";
+const char *const kMemoryHint = "the maps need memory in proportion to limits.flows and filter rules; lower "
+                                "them, or raise the memory limit";
 
 tl::unexpected<Error> misfit(const char *name, std::string why)
 {
@@ -91,6 +109,32 @@ const MapSpec &map_spec(MapId id)
     return kSpecs[static_cast<std::size_t>(id)];
 }
 
+Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries)
+{
+    bpf_map_create_opts opts{};
+    opts.sz = sizeof(opts);
+    opts.map_flags = spec.flags;
+    Fd like;
+    if (spec.inner != nullptr) {
+        auto inner = make_map(*spec.inner, 1);
+        if (!inner)
+            return inner;
+        like = std::move(*inner);
+        opts.inner_map_fd = static_cast<std::uint32_t>(like.get());
+    }
+    if (spec.max_entries != 0)
+        entries = spec.max_entries;
+    Fd fd(bpf_map_create(spec.type, spec.name, spec.key_size, spec.value_size, entries, &opts));
+    if (!fd) {
+        const int err = errno;
+        return fail_errno(fmt::format("make map {}", spec.name), err,
+                          err == ENOMEM  ? kMemoryHint
+                          : err == EPERM ? "run as root (CAP_BPF)"
+                                         : "");
+    }
+    return fd;
+}
+
 Mapping::Mapping(Mapping &&other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0))
 {
@@ -131,19 +175,10 @@ Result<Maps> Maps::create(const DatapathLimits &limits)
     maps.flow_entries_ = limits.flows * 2;
     for (std::size_t i = 0; i < kMapCount; ++i) {
         const MapSpec &spec = kSpecs[i];
-        bpf_map_create_opts opts{};
-        opts.sz = sizeof(opts);
-        opts.map_flags = spec.flags;
-        const std::uint32_t entries = spec.max_entries != 0 ? spec.max_entries : maps.flow_entries_;
-        const int fd = bpf_map_create(spec.type, spec.name, spec.key_size, spec.value_size, entries, &opts);
-        if (fd < 0) {
-            const int err = errno;
-            return fail_errno(fmt::format("make map {}", spec.name), err,
-                              err == ENOMEM  ? kMemoryHint
-                              : err == EPERM ? "run as root (CAP_BPF)"
-                                             : "");
-        }
-        maps.fds_[i].reset(fd);
+        auto fd = make_map(spec, maps.flow_entries_);
+        if (!fd)
+            return tl::unexpected(fd.error());
+        maps.fds_[i] = std::move(*fd);
     }
     if (auto mapped = maps.map_memory(); !mapped)
         return tl::unexpected(mapped.error());

@@ -10,6 +10,7 @@
 #include <linux/bpf.h>
 
 #include "bpf/datapath.h"
+#include "ftctl/filter.h"
 #include "util/fd.h"
 #include "util/result.h"
 
@@ -30,8 +31,13 @@ enum class MapId : std::size_t {
     events,
     egress,
     scratch,
+    filter_prefixes,
+    filter_sets,
+    filter_counts,
+    filter_rules,
+    broadcasts,
 };
-inline constexpr std::size_t kMapCount = 12;
+inline constexpr std::size_t kMapCount = 17;
 
 /// A map as both sides know it; bpf/*.bpf.c must define the same.
 struct MapSpec {
@@ -41,8 +47,11 @@ struct MapSpec {
     std::uint32_t value_size;
     std::uint32_t max_entries; ///< 0: chosen when the maps are made (flow maps)
     std::uint32_t flags;
+    const MapSpec *inner = nullptr; ///< of arrays of maps: what their maps are like
 };
 const MapSpec &map_spec(MapId id);
+/// A new map; `entries` where the spec leaves that open.
+Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries);
 
 /// A map's memory, shared with the datapath. T must be the map's value type.
 class Mapping {

@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "daemon/control_protocol.h"
+#include "daemon/rpf_mode.h"
 #include "util/suggest.h"
 
 namespace ftctl {
@@ -59,9 +60,9 @@ void add_device_commands(CLI::App &app, Parsed &p)
     attach->add_option("--mode", p.attach.mode, "Hook; xdp is native only (default auto)")
         ->check(CLI::IsMember({"auto", "xdp", "tc"}))
         ->option_text("auto|xdp|tc");
-    attach->add_option("--rpf", p.attach.rpf, "Reverse path filter (default off)")
-        ->check(CLI::IsMember({"off", "loose", "strict"}))
-        ->option_text("off|loose|strict");
+    attach->add_option("--rpf", p.attach.rpf, "Reverse path filter (default: as it is, at first off)")
+        ->check(CLI::IsMember(rpf_words()))
+        ->option_text("off|loose|strict[,log]");
     attach->add_flag("--no-track", p.attach.no_track, "Do not keep conntrack on with a table of our own");
     attach->add_flag("--force", p.attach.force, "Attach although a check advises against it");
     attach->add_flag("--dry-run", p.attach.dry_run, "Say what would be done, and change nothing");
@@ -70,6 +71,10 @@ void add_device_commands(CLI::App &app, Parsed &p)
                            [&p] { return cmd_detach(p.call, p.words, p.all); });
     detach->add_option("DEV", p.words, "Devices")->expected(-1)->option_text("...");
     detach->add_flag("--all", p.all, "All devices of the instance");
+
+    auto *rpf = command(app, p, "rpf", "Change a device's reverse path filter",
+                        [&p] { return cmd_rpf(p.call, p.words); });
+    rpf->add_option("WORDS", p.words, "DEV off|loose|strict[,log]")->expected(-1)->option_text("...");
 
     command(app, p, "status", "The daemon, its devices, and how full the table is",
             [&p] { return cmd_status(p.call); });
@@ -117,13 +122,30 @@ void add_tunnel_commands(CLI::App &app, Parsed &p)
             [&p] { return cmd_tunnel_list(p.call); });
 }
 
-void add_other_commands(CLI::App &app, Parsed &p)
+void add_filter_commands(CLI::App &app, Parsed &p)
 {
-    auto *filter =
-        command(app, p, "filter", "Early filter (not in this version)", [&p] { return cmd_filter(p.call); });
-    filter->add_option("WORDS", p.words, "add, del, list or flush, and what")
+    auto *filter = command(app, p, "filter", "Rules that drop packets before anything else",
+                           [&p] { return cmd_filter_list(p.call); });
+    filter->require_subcommand(0, 1);
+    auto *add = command(*filter, p, "add", "Add a rule", [&p] { return cmd_filter_add(p.call, p.words); });
+    add->add_option("WORDS", p.words,
+                    "[dev D] [src A/n] [dst A/n] [proto P] [sport N[-M]] [dport N[-M]] [inner] accept|drop "
+                    "[comment TEXT] [id N]")
         ->expected(-1)
         ->option_text("...");
+    auto *del = command(*filter, p, "del", "Remove rules", [&p] { return cmd_filter_del(p.call, p.words); });
+    del->add_option("ID", p.words, "Their ids")->required()->expected(-1)->option_text("...");
+    command(*filter, p, "list", "List rules, in order", [&p] { return cmd_filter_list(p.call); });
+    command(*filter, p, "flush", "Remove all rules", [&p] { return cmd_filter_flush(p.call); });
+    auto *load = command(*filter, p, "load", "Replace all rules at once",
+                         [&p] { return cmd_filter_load(p.call, p.name); });
+    load->add_option("FILE", p.name, "Rules, one a line, or JSON; -: standard input")
+        ->required()
+        ->option_text(" ");
+}
+
+void add_other_commands(CLI::App &app, Parsed &p)
+{
     command(app, p, "doctor", "What this kernel and these devices can do, and what to change",
             [&p] { return cmd_doctor(p.call); });
 
@@ -215,6 +237,7 @@ void set_up(CLI::App &app, Parsed &p)
     add_device_commands(app, p);
     add_flow_commands(app, p);
     add_tunnel_commands(app, p);
+    add_filter_commands(app, p);
     add_other_commands(app, p);
     app.allow_extras(); // they are reported in our own words, with a suggestion
 }

@@ -1,59 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "cli/commands.h"
 
-#include <functional>
-
-#include "cli/client.h"
+#include "cli/ask.h"
 #include "cli/offline.h"
 #include "cli/views.h"
 #include "daemon/config.h"
 
 namespace ftctl {
 
-namespace {
-
 using nlohmann::json;
-
-/// Prints what came, and what did not.
-int finish(const Call &call, const Result<Answer> &answer, View view)
-{
-    if (!answer)
-        return report(call, answer.error());
-    emit(*call.out, call.output, answer->data, view);
-    for (const auto &e : answer->errors)
-        print_error(*call.err, e);
-    return static_cast<int>(answer->errors.empty() ? Code::ok : Code::partial);
-}
-
-Result<Answer> ask(const Call &call, const std::string &cmd, const json &arguments = json::object())
-{
-    auto client = Client::connect(call.instance);
-    if (!client) {
-        // The user's words first: what could not be done.
-        auto error = client.error();
-        error.why = error.what + ": " + error.why;
-        error.what = cmd;
-        return tl::unexpected(error);
-    }
-    return client->call(cmd, arguments);
-}
-
-/// Asks the daemon; where there is none, looks at the pinned maps.
-Result<Answer> ask_or(const Call &call, const std::string &cmd, const json &arguments,
-                      const std::function<Result<json>()> &offline)
-{
-    auto answer = ask(call, cmd, arguments);
-    if (answer || answer.error().code != Code::not_running)
-        return answer;
-    auto data = offline();
-    if (!data) // with nothing pinned either, that no daemon runs is what can be changed
-        return tl::unexpected(data.error().code == Code::not_running ? answer.error() : data.error());
-    if (call.output.format == Format::text)
-        *call.err << "note: the daemon is not running; this is from the pinned maps\n";
-    return Answer{std::move(*data), {}};
-}
-
-} // namespace
 
 int report(const Call &call, const Error &error)
 {
@@ -151,13 +106,6 @@ int cmd_tunnel_del(const Call &call, const std::string &name)
 int cmd_tunnel_list(const Call &call)
 {
     return finish(call, ask(call, "tunnel_list"), view_tunnels);
-}
-
-int cmd_filter(const Call &call)
-{
-    return report(call, {"filter", "not available in this version",
-                         "an nft table of family netdev (ingress) can drop packets before ftctl sees them",
-                         Code::refused, 0});
 }
 
 int cmd_monitor(const Call &call)

@@ -23,7 +23,7 @@ struct Call {
 struct AttachArgs {
     Words devices;
     std::string mode = "auto";
-    std::string rpf = "off";
+    std::string rpf; ///< "": as it is
     bool no_track = false;
     bool force = false;
     bool dry_run = false;
@@ -39,7 +39,12 @@ int cmd_explain(const Call &call, const Words &words);
 int cmd_tunnel_add(const Call &call, const Words &words);
 int cmd_tunnel_del(const Call &call, const std::string &name);
 int cmd_tunnel_list(const Call &call);
-int cmd_filter(const Call &call);
+int cmd_rpf(const Call &call, const Words &words);
+int cmd_filter_add(const Call &call, const Words &words);
+int cmd_filter_del(const Call &call, const Words &ids);
+int cmd_filter_list(const Call &call);
+int cmd_filter_flush(const Call &call);
+int cmd_filter_load(const Call &call, const std::string &file);
 int cmd_monitor(const Call &call);
 int cmd_top(const Call &call);
 int cmd_doctor(const Call &call);

@@ -9,7 +9,9 @@
 #include <net/if.h>
 
 #include "bpf/datapath.h"
+#include "daemon/early_filter.h"
 #include "daemon/flow_json.h"
+#include "daemon/rpf_mode.h"
 #include "daemon/state_file.h"
 #include "netlink/policy.h"
 #include "util/clock.h"
@@ -138,8 +140,9 @@ class Detacher {
 /// Nothing is attached any more: leave the machine as it was found.
 void clean_up(Datapath &datapath, std::vector<Error> &errors)
 {
-    if (auto status = datapath.remove_pins(); !status)
-        errors.push_back(status.error());
+    if (datapath.filter_rules().empty()) // they are wanted until they are flushed
+        if (auto status = datapath.remove_pins(); !status)
+            errors.push_back(status.error());
     auto table = TrackTable::open();
     if (!table) {
         errors.push_back(table.error());
@@ -205,6 +208,7 @@ Result<json> offline_status(const std::string &instance)
         devices.push_back({{"name", device_name(a.ifindex)},
                            {"index", a.ifindex},
                            {"hook", hook_name(a.hook)},
+                           {"rpf", rpf_text((*datapath)->slot(a.slot).rpf)},
                            {"why", nullptr}});
     const auto &config = (*datapath)->config();
     const double age = config.heartbeat_ns == 0
@@ -217,6 +221,14 @@ Result<json> offline_status(const std::string &instance)
                 {"devices", devices},
                 {"flows", flow_counts(**datapath)},
                 {"conntrack", no_conntrack()}};
+}
+
+Result<json> offline_filter_list(const std::string &instance)
+{
+    auto datapath = Datapath::open_existing(instance);
+    if (!datapath)
+        return tl::unexpected(datapath.error());
+    return filter_list_json((*datapath)->filter_rules());
 }
 
 Result<OfflineDetach> offline_detach(const std::string &instance, const std::vector<std::string> &devices,
@@ -251,7 +263,10 @@ Result<OfflineDetach> offline_detach(const std::string &instance, const std::vec
 json offline_doctor()
 {
     json kernel = json::array();
-    for (const auto &p : probe_kernel())
+    auto probes = probe_kernel();
+    for (auto &p : probe_conntrack())
+        probes.push_back(std::move(p));
+    for (const auto &p : probes)
         kernel.push_back({{"name", p.name},
                           {"ok", p.ok},
                           {"required", p.required},

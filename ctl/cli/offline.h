@@ -19,6 +19,8 @@ Result<nlohmann::json> offline_flows(const std::string &instance, const FlowFilt
 Result<nlohmann::json> offline_stats(const std::string &instance);
 Result<nlohmann::json> offline_status(const std::string &instance);
 
+Result<nlohmann::json> offline_filter_list(const std::string &instance);
+
 /// Takes the programs off the devices. After the last one, what is pinned and the table that kept
 /// conntrack on go as well. Devices that are not attached are errors in `errors`.
 struct OfflineDetach {

@@ -64,6 +64,15 @@ std::string plain(const json &value)
     return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
+std::string names(const json &value)
+{
+    std::string text;
+    if (value.is_array())
+        for (const auto &name : value)
+            text += (text.empty() ? "" : " ") + plain(name);
+    return text.empty() ? "-" : text;
+}
+
 std::string number(const json &value)
 {
     return value.is_number() ? value.dump() : "-";
@@ -122,7 +131,7 @@ const char *paint_state(const std::string &cell)
     for (const auto *word : {"pending", "stale", "closing", "WARN", "stack"})
         if (cell == word)
             return "33";
-    for (const auto *word : {"refused", "not running", "FAIL", "no"})
+    for (const auto *word : {"refused", "not running", "FAIL", "no", "drop"})
         if (cell == word)
             return "31";
     return nullptr;

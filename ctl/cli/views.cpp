@@ -60,6 +60,11 @@ std::string percent_of(const json &part, const json &whole)
     return fmt::format("{:.1f}%", 100 * part.get<double>() / whole.get<double>());
 }
 
+std::string yes_or_nothing(const json &value)
+{
+    return value == true ? "yes" : "-";
+}
+
 std::string running(const json &value)
 {
     return value == true ? "running" : "not running";
@@ -109,6 +114,8 @@ void view_status(std::ostream &out, const json &data, bool colour)
                                              {"INDEX", "/index", number, true},
                                              {"HOOK", "/hook"},
                                              {"MODE", "/mode", plain, false, true},
+                                             {"RPF", "/rpf", plain, false, true},
+                                             {"FOR", "/uppers", names, false, true},
                                              {"WHY", "/why", plain, false, true}};
     render_record(out, fields, data, colour);
     out << '\n';
@@ -183,6 +190,28 @@ void view_tunnels(std::ostream &out, const json &data, bool colour)
         {"DRIVER", "/driver"},
     };
     render_table(out, columns, data.is_array() ? data : json::array(), colour);
+}
+
+void view_filter(std::ostream &out, const json &data, bool colour)
+{
+    static const std::vector<Column> columns{{"ID", "/id", number, true},
+                                             {"ACTION", "/action"},
+                                             {"DEV", "/dev", plain, false, true},
+                                             {"SRC", "/src", plain, false, true},
+                                             {"DST", "/dst", plain, false, true},
+                                             {"PROTO", "/proto", plain, false, true},
+                                             {"SPORT", "/sport", plain, false, true},
+                                             {"DPORT", "/dport", plain, false, true},
+                                             {"INNER", "/inner", yes_or_nothing, false, true},
+                                             {"PACKETS", "/packets", number, true},
+                                             {"BYTES", "/bytes", number, true},
+                                             {"COMMENT", "/comment", plain, false, true}};
+    render_table(out, columns, data.is_array() ? data : json::array(), colour);
+}
+
+void view_filter_load(std::ostream &out, const json &data, bool /*colour*/)
+{
+    out << number(value_at(data, "/rules")) << " rules\n";
 }
 
 void view_done(std::ostream & /*out*/, const json & /*data*/, bool /*colour*/) {}

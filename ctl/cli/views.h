@@ -17,6 +17,8 @@ void view_flush(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_stats(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_explain(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_tunnels(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_filter(std::ostream &out, const nlohmann::json &data, bool colour);
+void view_filter_load(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_done(std::ostream &out, const nlohmann::json &data, bool colour); ///< nothing to say
 void view_doctor(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_config(std::ostream &out, const nlohmann::json &data, bool colour);

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "daemon/engine.h"
+#include "daemon/rpf_mode.h"
 #include "util/clock.h"
+#include "util/suggest.h"
 
 namespace ftctl {
 
@@ -89,6 +91,18 @@ Reply Engine::command(const json &request)
         return cmd_tunnel_del(request);
     if (cmd == "tunnel_list")
         return answer(tunnels_->list());
+    if (cmd == "filter_add")
+        return cmd_filter_add(request);
+    if (cmd == "filter_del")
+        return cmd_filter_del(request);
+    if (cmd == "filter_list")
+        return answer(filter_list_json(datapath_->filter_rules()));
+    if (cmd == "filter_load")
+        return cmd_filter_load(request);
+    if (cmd == "filter_flush")
+        return cmd_filter_flush();
+    if (cmd == "rpf")
+        return cmd_rpf(request);
     if (cmd == "doctor")
         return cmd_doctor();
     if (cmd == "monitor") {
@@ -104,12 +118,12 @@ Reply Engine::cmd_attach(const json &request)
     const auto names = device_names(request);
     if (!names || names->empty())
         return usage("attach", "no device named");
-    AttachOptions options{word(request, "mode", "auto"), flag(request, "force", false)};
+    AttachOptions options{word(request, "mode", "auto"), flag(request, "force", false), ""};
     if (options.mode != "auto" && options.mode != "xdp" && options.mode != "tc")
         return usage("attach", "unknown mode '" + options.mode + "': auto, xdp or tc");
-    if (const std::string rpf = word(request, "rpf", "off"); rpf != "off")
-        return failure({"attach", "the reverse-path filter is not available in this version",
-                        "leave --rpf away, or use rp_filter or an nft fib rule", Code::refused, 0});
+    const std::string rpf = word(request, "rpf");
+    if (!parse_rpf(rpf))
+        return usage("attach", "unknown rpf '" + rpf + "': " + join_words(rpf_words()));
     const bool dry_run = flag(request, "dry_run", false);
     const bool track = config_.track && flag(request, "track", true);
 
@@ -127,6 +141,11 @@ Reply Engine::cmd_attach(const json &request)
             return failure(tracked.error());
         }
         track_wanted_ = track;
+        for (const std::string &name : *names)
+            if (!rpf.empty() && !devices_->set_rpf(name, rpf))
+                notes.emplace_back(name +
+                                   ": the reverse path filter does not judge what it receives (untagged "
+                                   "packets of devices that are no ports only)");
         if (auto saved = save(); !saved)
             notes.emplace_back(saved.error().what + ": " + saved.error().why);
         if (std::any_of(outcomes.begin(), outcomes.end(), [](const auto &o) { return o.changed; })) {
@@ -217,6 +236,7 @@ Reply Engine::cmd_status() const
                            {"hook", hook_name(device.hook)},
                            {"why", device.why},
                            {"mode", device.options.mode},
+                           {"rpf", rpf_text(parse_rpf(device.options.rpf).value_or(0))},
                            {"uppers", device.uppers},
                            {"mtu", link ? json(link->mtu) : json(nullptr)},
                            {"ingress_prog_id", device.ingress_prog_id},

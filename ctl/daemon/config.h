@@ -22,6 +22,7 @@ inline constexpr const char *kConfigPath = "/etc/ftctl/ftctl.json";
 struct DeviceConfig {
     std::string name;
     std::string mode = "auto"; ///< auto, xdp, tc
+    std::string rpf;           ///< reverse path filter (daemon/rpf_mode.h); "": off
 };
 
 /// `ftctl tunnel add`, or an element of "tunnels".

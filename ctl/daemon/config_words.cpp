@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The parts of the configuration that have words of their own.
 #include "daemon/config_reader.h"
+#include "daemon/rpf_mode.h"
 
 #include <charconv>
 
@@ -25,21 +26,23 @@ std::optional<std::uint32_t> parse_u32(std::string_view text)
     return n;
 }
 
-/// A number in a range, or the word "inherit"; `absent` when the key is not there.
-std::uint8_t number_or_inherit(ConfigReader &r, const std::string &key, std::int64_t min, std::int64_t max,
-                               std::uint8_t inherit, std::uint8_t absent)
+/// A number in a range, as text also in hexadecimal ("0xb8"); none for the word "inherit".
+std::optional<std::uint32_t> number_or_inherit(ConfigReader &r, const std::string &key, std::uint32_t min,
+                                               std::uint32_t max)
 {
     const auto *v = r.find(key);
-    if (!v)
-        return absent;
-    if (*v == "inherit")
-        return inherit;
-    if (v->is_string()) {
-        r.complain(key, "'" + key + "' is '" + v->get<std::string>().substr(0, 40) + "'",
-                   "a number, or inherit");
-        return inherit;
-    }
-    return static_cast<std::uint8_t>(r.number(key, inherit, min, max));
+    if (!v || *v == "inherit")
+        return std::nullopt;
+    if (!v->is_string())
+        return static_cast<std::uint32_t>(r.number(key, min, min, max));
+    const auto text = v->get<std::string>();
+    const auto n = parse_u32(text);
+    if (n && *n >= min && *n <= max)
+        return n;
+    r.complain(key, "'" + key + "' is '" + text.substr(0, 40) + "'",
+               "a number from " + std::to_string(min) + " to " + std::to_string(max) +
+                   " (or 0x...), or inherit");
+    return std::nullopt;
 }
 
 void read_ends(ConfigReader &r, TunnelDecl &t)
@@ -74,22 +77,11 @@ void read_ipv6_words(ConfigReader &r, TunnelConfig &c)
     if (!limit || *limit != "none")
         c.encap_limit = static_cast<std::uint8_t>(r.number("encaplimit", default_limit, 0, 255));
 
-    const auto *label = r.find("flowlabel");
-    if (!label)
+    if (!r.find("flowlabel"))
         return;
-    if (label->is_string()) {
-        const auto text = label->get<std::string>();
-        const auto parsed = parse_u32(text);
-        if (text == "inherit")
-            c.flow_label_inherit = true;
-        else if (parsed && *parsed <= max_label)
-            c.flow_label = *parsed;
-        else
-            r.complain("flowlabel", "'flowlabel' is '" + text.substr(0, 40) + "'",
-                       "a number up to 0xfffff, or inherit");
-        return;
-    }
-    c.flow_label = static_cast<std::uint32_t>(r.number("flowlabel", 0, 0, max_label));
+    const auto label = number_or_inherit(r, "flowlabel", 0, max_label);
+    c.flow_label_inherit = !label;
+    c.flow_label = label.value_or(0);
 }
 
 } // namespace
@@ -104,10 +96,11 @@ DeviceConfig read_device(ConfigReader &r)
                        "1 to 15 characters without space, '/' and ':'");
         return d;
     }
-    r.keys({"name", "mode"});
+    r.keys({"name", "mode", "rpf"});
     r.require("name");
     d.name = r.device("name");
     d.mode = r.choice("mode", d.mode, {"auto", "xdp", "tc"});
+    d.rpf = r.choice("rpf", "off", rpf_words());
     return d;
 }
 
@@ -129,11 +122,15 @@ TunnelDecl read_tunnel(ConfigReader &r)
     // The kernel's encoding: TTL 0 means inherit, bit 0 of the TOS means inherit. The defaults are those
     // of iproute2 for a device of that kind: 64 hops with IPv6 outside, else inherit; TOS 0.
     constexpr std::uint8_t ip6tnl_hops = 64; // DEFAULT_TNL_HOP_LIMIT
-    t.config.ttl =
-        number_or_inherit(r, "ttl", 1, 255, 0, outer_family(t.config.mode) == AF_INET6 ? ip6tnl_hops : 0);
-    t.config.tos = number_or_inherit(r, "tos", 0, 254, 1, 0);
-    if ((t.config.tos & 1) != 0 && r.find("tos") && r.find("tos")->is_number())
-        r.complain("tos", "'tos' is odd", "the lowest bit is part of ECN and must be 0");
+    t.config.ttl = outer_family(t.config.mode) == AF_INET6 ? ip6tnl_hops : 0;
+    if (r.find("ttl"))
+        t.config.ttl = static_cast<std::uint8_t>(number_or_inherit(r, "ttl", 1, 255).value_or(0));
+    if (r.find("tos")) {
+        const auto tos = number_or_inherit(r, "tos", 0, 255);
+        if (tos && (*tos & 1) != 0)
+            r.complain("tos", "'tos' is odd", "the lowest bit is part of ECN and must be 0");
+        t.config.tos = static_cast<std::uint8_t>(tos.value_or(1));
+    }
     read_ipv6_words(r, t.config);
     t.dev = r.device("dev");
     return t;

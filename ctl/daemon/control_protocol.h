@@ -9,7 +9,7 @@
 //   monitor   an answer, then one object a line until either side closes
 //
 // Commands and their arguments:
-//   attach   {"devices": [NAME...], "mode": "auto|xdp|tc", "rpf": "off", "track": true, "force": false, "dry_run": false}
+//   attach   {"devices": [NAME...], "mode": "auto|xdp|tc", "rpf": "off|loose|strict[,log]", "track": true, "force": false, "dry_run": false}
 //            data: {"devices": [{"name", "index", "hook", "why", "changed": bool}], "notes": [TEXT...]}
 //   detach   {"devices": [NAME...]} or {"all": true}; data: {"devices": [{"name", "changed": bool}]}
 //   status   {}   data: see status_json() in daemon/engine.h
@@ -18,7 +18,7 @@
 //   flush    {"filter": FILTER}; data: {"flushed": N}
 //   stats    {}   data: the object of the interface
 //   explain  {"proto", "src", "sport", "dst", "dport", "dev": NAME or null}
-//            data: {"verdict": "fast|stack", "reason": NAME or null, "help": TEXT or null, "hook", "dev",
+//            data: {"verdict": "fast|stack|drop", "reason": NAME or null, "help": TEXT or null, "hook", "dev",
 //                   "rewrite": {...} or null, "connection": FLOW object, {"state": "refused", "reason"} or null,
 //                   "text": [LINE...]}
 //   tunnel_add {"name", "mode", "local", "remote", "ttl": N or "inherit", "tos": N or "inherit", "dev": NAME or null,
@@ -28,6 +28,14 @@
 //   tunnel_list {}; data: [{"name", "mode", "local", "remote", "ttl", "tos", "dev", "driver": "tun|kernel", "index", "mtu"}],
 //               with IPv6 outside also "encaplimit": N or "none", "flowlabel": N or "inherit"; "any": true where one
 //               device carries both families
+//   filter_add {"words": [WORD...]}; data: {"id"}
+//   filter_del {"ids": [N...]}; data: {"rules": N}
+//   filter_load {"token": TEXT, "lines": [TEXT...], "more": bool}; data: {"rules": N}. Parts of one load carry the same
+//               token; with the part that has no more to follow the rules take the place of those in use
+//   filter_list {}; data: [{"id", "dev", "src", "dst", "proto", "sport", "dport", "inner", "action", "comment", "packets",
+//               "bytes"}]
+//   filter_flush {}; data: {"removed": N}
+//   rpf      {"device": NAME, "rpf": "off|loose|strict[,log]"}; data: {"name", "rpf"}
 //   doctor   {}   data: {"kernel": [PROBE...], "devices": [{"name", "checks": [PROBE...]}]},
 //            PROBE: {"name", "ok", "required", "detail", "hint"}
 //   monitor  {}

@@ -137,8 +137,10 @@ void Devices::set_mac(const Device &device, const Mac &mac)
 {
     const auto upper = kernel_.upper_mac(device.ifindex);
     const bool blind = hidden_tags_.count(device.name) > 0;
-    datapath_.slot(device.slot).upper = upper ? as_number(*upper) : FTCTL_NO_MAC;
-    datapath_.slot(device.slot).mac = blind ? FTCTL_NO_MAC : as_number(mac);
+    ftctl_slot &slot = datapath_.slot(device.slot);
+    slot.flags = kernel_.below_bridge(device.ifindex) ? FTCTL_S_PORT : 0;
+    slot.upper = upper ? as_number(*upper) : FTCTL_NO_MAC;
+    slot.mac = blind ? FTCTL_NO_MAC : as_number(mac);
 }
 
 Status Devices::attach_one(const Link &link, const AttachOptions &options, const Choice &choice)
@@ -152,10 +154,13 @@ Status Devices::attach_one(const Link &link, const AttachOptions &options, const
     device.hook = choice.hook;
     device.why = choice.why;
     device.options = options;
+    if (const auto old = devices_.find(link.name); options.rpf.empty() && old != devices_.end())
+        device.options.rpf = old->second.options.rpf; // at another hook now
     device.slot = done->slot;
     device.ingress_prog_id = done->ingress_prog_id;
     device.egress_prog_id = done->egress_prog_id;
     set_mac(device, link.mac);
+    apply_rpf(device);
     if (choice.hook == FTCTL_HOOK_XDP)
         if (auto set = datapath_.devmap_set(link.index, true); !set) {
             (void)datapath_.detach(link.index);
@@ -173,7 +178,9 @@ Status Devices::detach_one(Device &device)
     (void)datapath_.devmap_set(device.ifindex, false);
     kernel_.set_attached(device.ifindex, false);
     const std::uint32_t ifindex = std::exchange(device.ifindex, 0U);
-    return datapath_.detach(ifindex);
+    auto done = datapath_.detach(ifindex);
+    count_rpf();
+    return done;
 }
 
 Result<std::vector<Devices::Outcome>> Devices::attach_links(const std::vector<std::string> &names,
@@ -240,6 +247,7 @@ bool Devices::on_link(const Link &link)
     Device &device = it->second;
     if (device.ifindex == link.index) {
         set_mac(device, link.mac);
+        apply_rpf(device);
         return false;
     }
     // The name came back with another index, or the device was renamed onto a wanted name.

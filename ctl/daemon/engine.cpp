@@ -87,6 +87,7 @@ Status Engine::open()
 
     devices_ = std::make_unique<Devices>(*datapath_, *kernel_);
     tunnels_ = std::make_unique<Tunnels>(*kernel_, *loop_);
+    filter_ = std::make_unique<EarlyFilter>(*datapath_);
     Connections::Settings settings;
     settings.mark = {config_.mark_value, config_.mark_mask};
     settings.mark_from_conntrack = config_.mark_from_conntrack;
@@ -141,11 +142,12 @@ Status Engine::restore()
     SavedState saved = load_state(instance_);
     track_wanted_ = config_.track && saved.track;
     for (const DeviceConfig &device : config_.devices)
-        saved.devices[device.name] = {device.mode, false};
+        saved.devices[device.name] = {device.mode, false, device.rpf};
     for (const auto *list : {&saved.tunnels, &config_.tunnels})
         for (const TunnelDecl &tunnel : *list)
             if (auto added = tunnels_->add(tunnel); !added)
                 spdlog::error("{}: {}", added.error().what, added.error().why);
+    tell_rpf();
     devices_->adopt(saved.devices);
     datapath_->config().tunnels = tunnels_->count();
 
@@ -171,7 +173,7 @@ Status Engine::run()
     while (!stopping_)
         if (auto done = loop_->turn(1000); !done)
             return done;
-    if (devices_->all().empty()) {
+    if (devices_->all().empty() && filter_->size() == 0) {
         spdlog::info("stopping; nothing is attached, nothing stays");
         return datapath_->remove_pins();
     }
@@ -219,6 +221,7 @@ void Engine::every_second()
     guess_pppoe();
     devices_->check_offloads();
     poll_underlays();
+    publish_drops();
     (void)server_->dispatch();
 }
 

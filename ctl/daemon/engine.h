@@ -15,6 +15,7 @@
 #include "daemon/connections.h"
 #include "daemon/control_server.h"
 #include "daemon/devices.h"
+#include "daemon/early_filter.h"
 #include "daemon/flow_filter.h"
 #include "daemon/flow_json.h"
 #include "daemon/kernel_view.h"
@@ -76,6 +77,15 @@ class Engine {
     Reply cmd_tunnel_del(const nlohmann::json &request);
     void release_device(std::uint32_t ifindex);
 
+    /* filter_commands.cpp */
+    Reply cmd_filter_add(const nlohmann::json &request);
+    Reply cmd_filter_del(const nlohmann::json &request);
+    Reply cmd_filter_load(const nlohmann::json &request);
+    Reply cmd_filter_flush();
+    Reply cmd_rpf(const nlohmann::json &request);
+    void publish_drops();
+    void tell_rpf();
+
     /* listing.cpp */
     Result<FlowFilter> filter_of(const nlohmann::json &request) const;
     FlowJsonContext json_context() const;
@@ -105,6 +115,7 @@ class Engine {
     std::unique_ptr<Connections> connections_;
     std::unique_ptr<Devices> devices_;
     std::unique_ptr<Tunnels> tunnels_;
+    std::unique_ptr<EarlyFilter> filter_;
     std::unique_ptr<ControlServer> server_;
     std::vector<Probe> probes_; ///< taken while there was every privilege
     Fd timer_;
@@ -141,6 +152,8 @@ class Engine {
     std::uint64_t guessed_ns_ = 0;
     std::uint64_t started_ns_ = 0;
     std::map<std::uint32_t, std::pair<IpAddr, std::uint32_t>> underlays_; ///< tunnel -> next hop, MTU
+    std::map<std::pair<std::uint32_t, unsigned>, std::uint64_t>
+        dropped_; ///< slot, reason -> packets last seen
     std::uint64_t ct_event_count_ = 0, ct_overruns_ = 0, ct_resyncs_ = 0;
 };
 

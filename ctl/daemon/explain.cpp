@@ -2,12 +2,16 @@
 // `ftctl explain`: the real program on a made packet, and what the daemon decided.
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
 
 #include <fmt/format.h>
 #include <netinet/in.h>
 
 #include "daemon/engine.h"
 #include "daemon/synthetic_packet.h"
+#include "flow/plan.h"
+#include "flow/ways.h"
 #include "util/abi_addr.h"
 
 namespace ftctl {
@@ -16,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-/// The tuple under which packets of a connection nobody knows would arrive: without encapsulation.
+/// The tuple of a packet without encapsulation.
 ftctl_tuple plain_tuple(const Tuple &tuple, std::uint32_t ifindex)
 {
     ftctl_tuple out{};
@@ -27,6 +31,33 @@ ftctl_tuple plain_tuple(const Tuple &tuple, std::uint32_t ifindex)
     out.iif_proto = ftctl_iif_proto(ifindex, tuple.proto);
     out.family = abi_family(tuple.src.family);
     return out;
+}
+
+/// The tuple under which packets of a connection nobody knows would arrive: by the way back to their source.
+std::optional<ftctl_tuple> arrival(const Tuple &tuple, const RouteAnswer &back, Fib &fib)
+{
+    const auto way = resolve_way(back, tuple.src, fib);
+    if (!way)
+        return std::nullopt;
+    CtEntry entry;
+    entry.orig = tuple;
+    entry.reply = tuple.reversed();
+    return plan_flow(entry, Ways{*way, *way}, false).key;
+}
+
+/// What is around the IP packet of a "match" or a "push", outermost first; empty when nothing is.
+std::string around(const json &side)
+{
+    std::string text;
+    const auto add = [&](const std::string &part) { text += (text.empty() ? "" : ", ") + part; };
+    for (const auto &tag : side.value("vlan", json::array()))
+        add(fmt::format("{} tag {}", tag.value("proto", "?"), tag.value("id", 0)));
+    if (const auto it = side.find("pppoe"); it != side.end() && it->is_object())
+        add(fmt::format("PPPoE session {}", it->value("session", 0)));
+    if (const auto it = side.find("tunnel"); it != side.end() && it->is_object())
+        add(fmt::format("{} tunnel {} -> {}", it->value("type", "?"), it->value("src", "?"),
+                        it->value("dst", "?")));
+    return text;
 }
 
 struct Question {
@@ -42,8 +73,8 @@ Result<Question> parse_question(const json &request)
     Question q;
     try {
         const auto proto = parse_proto(request.at("proto").get<std::string>());
-        if (!proto || (*proto != IPPROTO_TCP && *proto != IPPROTO_UDP))
-            return bad("the protocol must be tcp or udp");
+        if (!proto || (*proto != IPPROTO_TCP && *proto != IPPROTO_UDP && *proto != IPPROTO_GRE))
+            return bad("the protocol must be tcp, udp or gre");
         const auto src = IpAddr::parse(request.at("src").get<std::string>());
         const auto dst = IpAddr::parse(request.at("dst").get<std::string>());
         if (!src || !dst)
@@ -79,6 +110,7 @@ Reply Engine::cmd_explain(const json &request)
     json connection = nullptr;
     const Connection::Direction *dir = nullptr;
     bool back = false;
+    bool upper = false;
     if (conn) {
         back = conn->ct.orig != tuple;
         dir = &conn->dir[back];
@@ -86,6 +118,7 @@ Reply Engine::cmd_explain(const json &request)
         for (std::size_t i = 0; i < 2; i++)
             if (const auto flow = datapath_->flow_lookup(conn->dir[i].key); flow && *flow)
                 entries.at(i) = **flow;
+        upper = entries.at(back) && (entries.at(back)->flow.flags & FTCTL_F_UPPER);
         connection = connection_json(*conn, entries[0] ? &*entries[0] : nullptr,
                                      entries[1] ? &*entries[1] : nullptr, context);
         text.push_back(fmt::format("connection {}: {} direction, {}", conn->id, back ? "reply" : "original",
@@ -105,7 +138,10 @@ Reply Engine::cmd_explain(const json &request)
         }
     }
 
-    // The device it would come in by.
+    // The device it would come in by, and what is around it there.
+    std::optional<ftctl_tuple> key;
+    if (dir)
+        key = dir->key;
     std::uint32_t ifindex = dir ? ftctl_iif(&dir->key) : 0;
     if (!question->dev.empty()) {
         const Link *link = kernel_->link_by_name(question->dev);
@@ -117,8 +153,10 @@ Reply Engine::cmd_explain(const json &request)
     } else if (ifindex == 0) {
         RouteQuery query;
         query.dst = tuple.src;
-        if (const auto route = kernel_->route(query))
-            ifindex = route->oif;
+        if (const auto route = kernel_->route(query)) {
+            key = arrival(tuple, *route, *kernel_);
+            ifindex = key ? ftctl_iif(&*key) : route->oif;
+        }
     }
     const Device *device = devices_->find(ifindex);
     reply.data = {{"verdict", "stack"},
@@ -131,14 +169,17 @@ Reply Engine::cmd_explain(const json &request)
     const auto conclude = [&](ftctl_reason reason) {
         reply.data["reason"] = reason_name(reason);
         reply.data["help"] = reason_help(reason);
-        text.push_back(fmt::format("goes to the stack: {}: {}", reason_name(reason), reason_help(reason)));
+        text.push_back(fmt::format("{}: {}: {}",
+                                   reply.data["verdict"] == "drop" ? "is dropped" : "goes to the stack",
+                                   reason_name(reason), reason_help(reason)));
     };
     if (!device) {
         text.push_back(fmt::format("{} is not attached", context.ifname(ifindex)));
         conclude(FTCTL_R_DEVICE);
     } else {
+        const ftctl_slot &slot = datapath_->slot(device->slot);
         const auto packet =
-            synthetic_packet(datapath_->slot(device->slot).mac, dir ? dir->key : plain_tuple(tuple, ifindex));
+            synthetic_packet(upper ? slot.upper : slot.mac, key ? *key : plain_tuple(tuple, ifindex));
         const auto run = datapath_->explain(ifindex, device->hook, packet);
         if (!run) {
             reply.error = run.error();
@@ -154,8 +195,14 @@ Reply Engine::cmd_explain(const json &request)
                                            hook_name(device->hook), device->name, way.value("oif", "?"),
                                            way["rewrite"].value("src", "?"),
                                            way["rewrite"].value("dst", "?")));
+                if (const auto coat = around(way.at("match")); !coat.empty())
+                    text.push_back("arrives in: " + coat);
+                if (const auto coat = around(way.at("push")); !coat.empty())
+                    text.push_back("leaves in: " + coat);
             }
         } else {
+            if (run->dropped)
+                reply.data["verdict"] = "drop";
             conclude(run->reason);
         }
     }

@@ -78,17 +78,25 @@ bool KernelView::poll_pppoe()
 
 std::optional<Mac> KernelView::upper_mac(std::uint32_t ifindex)
 {
-    if (std::exchange(links_changed_, false))
-        find_upper_macs();
+    find_uppers();
     const auto it = upper_macs_.find(ifindex);
     return it == upper_macs_.end() ? std::nullopt : std::optional(it->second);
 }
 
+bool KernelView::below_bridge(std::uint32_t ifindex)
+{
+    find_uppers();
+    return below_bridges_.count(ifindex) > 0;
+}
+
 /// A frame's destination is compared with two addresses (struct ftctl_slot): where several devices
 /// above one have addresses of their own, the first of them (by index) gets its frames.
-void KernelView::find_upper_macs()
+void KernelView::find_uppers()
 {
+    if (!std::exchange(links_changed_, false))
+        return;
     upper_macs_.clear();
+    below_bridges_.clear();
     const auto bottom = [this](const Link *link) {
         for (int i = 0; link && link->vlan && i < kMaxBelow; i++) {
             const auto it = links_.find(link->lower);
@@ -101,6 +109,8 @@ void KernelView::find_upper_macs()
             upper_macs_.try_emplace(low->index, upper.mac);
     };
     for (const auto &[index, link] : links_) {
+        if (const Link *low = link.port ? bottom(&link) : nullptr)
+            below_bridges_.insert(low->index);
         if (!(link.flags & IFF_UP))
             continue;
         if (link.vlan)

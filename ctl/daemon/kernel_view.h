@@ -63,6 +63,8 @@ class KernelView : public Fib {
     /// Something waits for what this says, having asked in vain before.
     bool awaited(const NeighChanged &event);
     bool awaited(const FdbChanged &event);
+    /// It is a port of a bridge, or below one that is.
+    bool below_bridge(std::uint32_t ifindex);
     /// Ports have come, gone or changed.
     void refresh_bridges();
     /// Addresses or routes changed: what is known to be local may be wrong.
@@ -72,8 +74,11 @@ class KernelView : public Fib {
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
-    /// An IPv4 rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
-    [[nodiscard]] bool policy_routed() const { return policy_routed(AF_INET); }
+    /// Some route of the family has several next hops.
+    [[nodiscard]] bool multipath(std::uint8_t family) const
+    {
+        return (family == AF_INET6 ? policy6_ : policy4_).multipath;
+    }
 
     /// The operator says what mark each packet is routed with: rules on marks are then no obstacle.
     void marks_are_known(bool known) { marks_known_ = known; }
@@ -105,7 +110,7 @@ class KernelView : public Fib {
     };
     Status refresh_rules(std::uint8_t family, Policy &policy);
     void overlay(Link &link) const;
-    void find_upper_macs();
+    void find_uppers();
     [[nodiscard]] Sysctls read_sysctls() const;
 
     std::unique_ptr<RtControl> control_;
@@ -118,7 +123,8 @@ class KernelView : public Fib {
     BridgeVlans bridge_vlans_;
     PppoeGuess pppoe_;
     std::map<std::uint32_t, Mac> upper_macs_; ///< attached or not
-    bool links_changed_ = true;               ///< upper_macs_ is old
+    std::set<std::uint32_t> below_bridges_;   ///< ports and the devices below those
+    bool links_changed_ = true;               ///< these two are old
     std::set<std::pair<std::uint32_t, IpAddr>> awaited_neighbours_;
     std::set<std::pair<std::uint32_t, Mac>> awaited_stations_;
     Sysctls sysctls_;

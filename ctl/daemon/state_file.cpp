@@ -46,7 +46,8 @@ SavedState from_json(const json &saved)
 {
     SavedState state;
     for (const auto &[name, device] : saved.at("devices").items())
-        state.devices[name] = {device.at("mode").get<std::string>(), device.at("force").get<bool>()};
+        state.devices[name] = {device.at("mode").get<std::string>(), device.at("force").get<bool>(),
+                               device.value("rpf", "")};
     for (const auto &words : saved.at("tunnels"))
         if (auto tunnel = parse_tunnel(words))
             state.tunnels.push_back(std::move(*tunnel));
@@ -85,7 +86,7 @@ Status save_state(const std::string &instance, const SavedState &state)
     }
     json saved{{"devices", json::object()}, {"tunnels", json::array()}, {"track", state.track}};
     for (const auto &[name, options] : state.devices)
-        saved["devices"][name] = {{"mode", options.mode}, {"force", options.force}};
+        saved["devices"][name] = {{"mode", options.mode}, {"force", options.force}, {"rpf", options.rpf}};
     for (const TunnelDecl &tunnel : state.tunnels)
         saved["tunnels"].push_back(tunnel_words(tunnel));
     const std::string fresh = path + ".new";

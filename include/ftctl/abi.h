@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 3
+#define FTCTL_ABI 4
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -315,15 +315,27 @@ FTCTL_ASSERT(sizeof(struct ftctl_path) == 256, "path");
 
 /* --------------------------------------------------------------- attachments */
 
+/* ftctl_slot.flags */
+#define FTCTL_S_PORT 0x01 /* port of a bridge, or below one: what a bridge drops goes to the stack */
+
 /* Map: slots (array, memory-mapped). One per attachment. */
 struct ftctl_slot {
 	/* MAC addresses that frames for this machine have, byte 0 lowest, in the low 48 bits; ~0: none */
 	ftctl_u64 mac;	   /* the device's; ~0 here: take nothing */
 	ftctl_u64 upper;   /* of the device above it that has one of its own: a bridge, a VLAN; ~0: none */
 	ftctl_u32 ifindex; /* 0: free */
-	ftctl_u32 hook;	   /* enum ftctl_hook */
+	ftctl_u16 hook;	   /* enum ftctl_hook */
+	ftctl_u16 flags;   /* FTCTL_S_* */
+	ftctl_u32 rpf;	   /* FTCTL_RPF_*; 0: off */
+	ftctl_u32 pad;
 };
-FTCTL_ASSERT(sizeof(struct ftctl_slot) == 24, "slot");
+FTCTL_ASSERT(sizeof(struct ftctl_slot) == 32, "slot");
+
+/* ftctl_slot.rpf: one of the first two, or neither */
+#define FTCTL_RPF_LOOSE	 0x01 /* some route leads back to the source */
+#define FTCTL_RPF_STRICT 0x02 /* ... by this device */
+#define FTCTL_RPF_LOG	 0x04 /* only count */
+#define FTCTL_RPF_UNSURE 0x08 /* the kernel's answer would be another one on this device: never drop */
 
 enum ftctl_hook {
 	FTCTL_HOOK_NONE = 0,
@@ -343,6 +355,21 @@ FTCTL_ASSERT(sizeof(struct ftctl_stats) == 32 + 8 * FTCTL_PACKET_REASONS, "stats
 
 /* ------------------------------------------------------------- configuration */
 
+#define FTCTL_LOCAL_SHIFT 11
+#define FTCTL_LOCAL_BITS  (1U << FTCTL_LOCAL_SHIFT)
+
+/* ftctl_config.multipath */
+#define FTCTL_MULTIPATH_4 0x01
+#define FTCTL_MULTIPATH_6 0x02
+
+/* Key of map broadcasts (hash, any value): `addr` is an IPv4 broadcast address of the device. */
+struct ftctl_broadcast {
+	ftctl_u32 ifindex;
+	ftctl_u32 addr; /* be */
+};
+FTCTL_ASSERT(sizeof(struct ftctl_broadcast) == 8, "broadcast");
+#define FTCTL_MAX_BROADCASTS 16384
+
 /* Map: config (array of one, memory-mapped). */
 struct ftctl_config {
 	ftctl_u32 abi;		  /* FTCTL_ABI */
@@ -353,9 +380,21 @@ struct ftctl_config {
 	ftctl_u32 disabled;	  /* 1: everything to the stack (resync after lost events) */
 	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
 	ftctl_u64 netns_cookie;	  /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
-	ftctl_u64 pad[2];
+	ftctl_u32 filter;	  /* rules of the early filter in use: 0: none, else 1 + index (filter.h) */
+	ftctl_u32 multipath;	  /* FTCTL_MULTIPATH_*: families of which some route has several next hops */
+	ftctl_u32 rpf;		  /* attachments with a reverse path filter */
+	ftctl_u32 pad;
+	/* local addresses, as a set of ftctl_local_bit(): a set bit may stand for others as well */
+	ftctl_u32 local[FTCTL_LOCAL_BITS / 32];
 };
-FTCTL_ASSERT(sizeof(struct ftctl_config) == 64, "config");
+FTCTL_ASSERT(sizeof(struct ftctl_config) == 64 + FTCTL_LOCAL_BITS / 8, "config");
+
+static inline ftctl_u32 ftctl_local_bit(const struct ftctl_addr *addr)
+{
+	ftctl_u32 mix = addr->w[0] ^ addr->w[1] ^ addr->w[2] ^ addr->w[3];
+
+	return (mix * 0x9e3779b1U) >> (32 - FTCTL_LOCAL_SHIFT);
+}
 
 /* ------------------------------------------------------------------- witness */
 

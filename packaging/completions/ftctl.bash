@@ -31,7 +31,7 @@ _ftctl_filter_words()
 _ftctl()
 {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-    local commands="attach detach status flows flush stats explain tunnel filter monitor top doctor config help"
+    local commands="attach detach rpf status flows flush stats explain tunnel filter monitor top doctor config help"
     local command='' sub='' words='' i
     COMPREPLY=()
 
@@ -52,7 +52,7 @@ _ftctl()
     case $prev in
         -i | --instance) words=$(_ftctl_instances) ;;
         --mode) words="auto xdp tc" ;;
-        --rpf) words="off loose strict" ;;
+        --rpf) words="off loose strict loose,log strict,log log" ;;
         dev) words=$(_ftctl_devices) ;;
         proto) words="tcp udp gre icmp" ;;
         state) words="pending live closing stale refused" ;;
@@ -80,7 +80,17 @@ _ftctl()
                     del) words=$(_ftctl_devices) ;;
                 esac
                 ;;
-            filter) words="add del list flush" ;;
+            filter)
+                case $sub in
+                    '') words="add del list flush load" ;;
+                    add) words="dev src dst proto sport dport inner accept drop comment id" ;;
+                    load)
+                        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                        return
+                        ;;
+                esac
+                ;;
+            rpf) words=$([[ -z $sub ]] && _ftctl_devices || echo "off loose strict loose,log strict,log log") ;;
             config)
                 if [[ -z $sub ]]; then
                     words=check

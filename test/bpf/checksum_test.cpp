@@ -105,6 +105,39 @@ TEST_CASE("without NAT the L4 checksum is not touched, whatever it is", "[checks
     }
 }
 
+TEST_CASE("into PPPoE a checksum must not be one that a device is to finish", "[checksum]")
+{
+    for (const Hook hook : {Hook::tc, Hook::xdp})
+        for (const Proto proto : {kTcp, kUdp})
+            for (const Nat nat : {Nat::none, Nat::both}) {
+                Scenario s;
+                s.hook = hook;
+                s.proto = proto;
+                s.nat = nat;
+                s.pppoe_b = 7;
+                s.mtu = 1400;
+                s.install();
+                const Packet in = s.packet();
+                const Tuple t = s.arrives();
+                const std::size_t l4 = in.l3_len() - 20;
+                std::uint32_t pseudo = (t.src >> 16) + (t.src & 0xffff) + (t.dst >> 16) + (t.dst & 0xffff) +
+                                       proto + static_cast<std::uint32_t>(l4);
+                while (pseudo > 0xffff)
+                    pseudo = (pseudo & 0xffff) + (pseudo >> 16);
+                const std::size_t at = in.bytes().size() - in.payload.size() - (proto == kTcp ? 4 : 2);
+                Bytes frame = in.bytes();
+                frame[at] = static_cast<std::uint8_t>(pseudo >> 8);
+                frame[at + 1] = static_cast<std::uint8_t>(pseudo);
+                if (hook == Hook::tc)
+                    expect_pass(s, frame, {FTCTL_R_CSUM_UNKNOWN});
+                else // a frame whose checksum is wrong
+                    CHECK(observe(s, frame).fast);
+                frame[at + 1] ^= 1;
+                CHECK(observe(s, frame).fast);
+                expect_fast(s, in);
+            }
+}
+
 TEST_CASE("a UDP packet without checksum stays without", "[checksum]")
 {
     for (const Scenario &s :

@@ -40,8 +40,8 @@ TEST_CASE("a device above with an address of its own has flows of its own", "[l2
                 value |= static_cast<std::uint64_t>(mac[byte]) << (8 * byte);
             return value;
         };
-        ftctl_slot slot{number(device_mac(s.in_device())), number(upper), Rig::get().ifindex(s.in_device()),
-                        s.hook == Hook::xdp ? FTCTL_HOOK_XDP : FTCTL_HOOK_TC};
+        ftctl_slot slot = Rig::get().slot(s.in_device());
+        slot.upper = number(upper);
         Rig::get().set_slot(s.in_device(), slot);
         Packet above = s.packet();
         above.dmac = upper;
@@ -56,6 +56,23 @@ TEST_CASE("a device above with an address of its own has flows of its own", "[l2
         Rig::get().set_slot(s.in_device(), slot);
         above.dmac = upper;
         expect_pass(s, above, {FTCTL_R_OTHER_HOST});
+    }
+}
+
+TEST_CASE("below a bridge only frames from stations are taken", "[l2]")
+{
+    for (const Scenario &s : scenarios({kTcp}, {Nat::none}, true)) {
+        s.install();
+        ftctl_slot slot = Rig::get().slot(s.in_device());
+        slot.flags = FTCTL_S_PORT;
+        Rig::get().set_slot(s.in_device(), slot);
+        Packet in = s.packet();
+        expect_fast(s, in);
+        for (const auto &source :
+             {ftctl::test::Mac{}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, {0x03, 0, 0, 0, 0, 1}}) {
+            in.smac = source;
+            expect_pass(s, in, {FTCTL_R_GROUP});
+        }
     }
 }
 

@@ -14,7 +14,7 @@ struct Priority {
     std::uint8_t tos;
     unsigned priority; ///< ip_tos2prio[] of the kernel, read there, not computed here
 };
-const std::vector<Priority> kPriorities = {{0x00, 0}, {0x02, 1}, {0x08, 2}, {0x0a, 2}, {0x10, 6},
+const std::vector<Priority> kPriorities = {{0x00, 0}, {0x02, 0}, {0x08, 2}, {0x0a, 2}, {0x10, 6},
                                            {0x18, 4}, {0xb8, 4}, {0xc0, 0}, {0x28, 2}, {0xb9, 4}};
 /// By priority: of the outer and of the inner tag.
 constexpr unsigned kOuter[8] = {1, 2, 3, 4, 5, 6, 7, 0};
@@ -67,7 +67,7 @@ TEST_CASE("tags leave with the priority of the packet's TOS", "[priority]")
                 for (const Priority &p : kPriorities) {
                     const Scenario s = tagged(hook, vlans, tunnel);
                     install(s);
-                    CAPTURE(s.describe(), int(p.tos));
+                    CAPTURE(s.describe(), int{p.tos});
                     Packet in = s.packet();
                     in.ip.tos = p.tos;
                     const Outcome out = observe(s, in.bytes());
@@ -97,7 +97,7 @@ TEST_CASE("the witness expects each tag's priority", "[priority]")
                     sent.tags[wrong] ^= 0x20;
                 (void)Rig::get().egress(s.out_device(), sent.bytes());
                 const ftctl_flow flow = Rig::get().flow(s.key()).value();
-                CAPTURE(s.describe(), int(p.tos), wrong);
+                CAPTURE(s.describe(), int{p.tos}, wrong);
                 CHECK(flow.state == (wrong ? FTCTL_FLOW_DIFFERS : FTCTL_FLOW_LIVE));
                 if (wrong)
                     CHECK(flow.detail == FTCTL_D_VLAN);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Shows ftctl's main job: connections through a router with NAT and an IPIP tunnel leave the stack.
+"""Shows ftctl's main job: connections through a router with NAT and a tunnel leave the stack.
 
-  client -- router ==(IPIP tunnel)== remote router -- server
+  client -- router ==(tunnel)== remote router -- server
 
 all of them network namespaces on veth. The router masquerades what enters the tunnel and forwards a
-port to the client; ftctld runs on both routers. The demo measures with ftctl off and on, proves with a
-counter in the forward chain that the stack no longer sees the packets, detaches under running
-connections, and leaves nothing behind.
+port to the client (with IPv6 inside the tunnel both are NAT66); ftctld runs on both routers. The demo
+measures with ftctl off and on, proves with a counter in the forward chain that the stack no longer sees
+the packets, detaches under running connections, and leaves nothing behind.
 """
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
 import measure  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
-from labs import CLIENT, FORWARDED_PORT, SERVER, TUNNEL_NEAR, lab_t, open_tunnel  # noqa: E402
+from labs import FORWARDED_PORT, IPIP, TUNNELS, lab_tunnel, open_tunnel  # noqa: E402
 from screen import command, heading, held, say  # noqa: E402
 from traffic import (TcpServer, TcpStream, download, random_bytes, serve_blob, serve_store, upload)  # noqa: E402
 
@@ -29,10 +29,11 @@ FILE_BYTES = 32 << 20
 
 
 class Demo:
-    def __init__(self, lab):
+    def __init__(self, lab, tunnel):
         self.lab = lab
-        self.result = {"ok": False, "fast_share": 0.0, "forward_chain_packets": None, "off": None, "on": None,
-                       "file_ok": False, "survived_detach": False, "left_behind": []}
+        self.tunnel = tunnel
+        self.result = {"ok": False, "mode": tunnel.mode, "fast_share": 0.0, "forward_chain_packets": None,
+                       "off": None, "on": None, "file_ok": False, "survived_detach": False, "left_behind": []}
         self.proofs = []
         self.maker = None  # of the tunnel: "kernel" or "ftctl"
         self.streams = []
@@ -54,21 +55,22 @@ class Demo:
 
     def build_lab(self):
         heading("A laboratory of four namespaces")
-        self.maker = open_tunnel(self.lab)
-        say("  client 192.0.2.2 -- router 203.0.113.1 == tun0 == 203.0.113.2 remote -- 198.51.100.2 server")
-        by = "the kernel" if self.maker == "kernel" else "ftctl tunnel add (this kernel has no ipip)"
-        say(f"  tunnel: IPIP, made by {by}")
-        say(f"  router: nft masquerade into the tunnel; port {FORWARDED_PORT} of {TUNNEL_NEAR} goes to the client")
+        self.maker = open_tunnel(self.lab, self.tunnel)
+        net, mode = self.tunnel, self.tunnel.mode
+        say(f"  client {net.client} -- router {net.wan_near} == tun0 == {net.wan_far} remote -- {net.server} server")
+        why = "this kernel has no ipip" if mode == "ipip" else "needs no module of the kernel"
+        say(f"  tunnel: {mode}, made by " + ("the kernel" if self.maker == "kernel" else f"ftctl tunnel add ({why})"))
+        say(f"  router: nft masquerade into the tunnel; port {FORWARDED_PORT} of {net.near} goes to the client")
         self.lab.at("router")
         measure.start_server(self.lab)
 
     def off(self):
         heading("Without ftctl: the kernel's own path")
-        self.result["off"], _windows = measure.throughput(self.lab, SERVER, False)
+        self.result["off"], _windows = measure.throughput(self.lab, self.tunnel, False)
         say(f"  UDP, {measure.SMALL}-byte datagrams: {self.result['off']['kpps']:.1f} thousand packets/s")
         say(f"  TCP: {self.result['off']['gbps']:.3f} Gbit/s")
         if self.maker == "ftctl":
-            say("  (a tunnel of ftctl has its slow path in user space: with the kernel's ipip this would be more)")
+            say("  (a tunnel of ftctl has its slow path in user space: with a tunnel of the kernel this would be more)")
 
     def attach(self):
         heading("ftctl attach")
@@ -79,10 +81,11 @@ class Demo:
     def on(self):
         heading("With ftctl")
         # Two connections that stay open till the end: one out, one in by the forwarded port.
-        self.streams = [TcpStream(self.lab["client"], (SERVER, 7000), self.lab["server"], rate=100_000),
-                        TcpStream(self.lab["server"], (TUNNEL_NEAR, FORWARDED_PORT), self.lab["client"], addr=CLIENT,
+        net = self.tunnel
+        self.streams = [TcpStream(self.lab["client"], (net.server, 7000), self.lab["server"], rate=100_000),
+                        TcpStream(self.lab["server"], (net.near, FORWARDED_PORT), self.lab["client"], addr=net.client,
                                   rate=100_000)]
-        self.result["on"], windows = measure.throughput(self.lab, SERVER, True)
+        self.result["on"], windows = measure.throughput(self.lab, self.tunnel, True)
         on, off = self.result["on"], self.result["off"]
         say(f"  UDP: {on['kpps']:.1f} thousand packets/s, {on['kpps'] / max(off['kpps'], 0.001):.1f} times as many")
         say(f"  TCP: {on['gbps']:.3f} Gbit/s, {on['gbps'] / max(off['gbps'], 1e-6):.1f} times as much")
@@ -95,11 +98,11 @@ class Demo:
 
     def files(self):
         heading("Files, byte by byte")
-        blob, store = random_bytes(FILE_BYTES), []
-        TcpServer(self.lab["server"], SERVER, 8000, serve_blob(blob))
-        TcpServer(self.lab["server"], SERVER, 8001, serve_store(store))
-        download(self.lab["client"], (SERVER, 8000), blob)
-        upload(self.lab["client"], (SERVER, 8001), blob)
+        blob, store, server = random_bytes(FILE_BYTES), [], self.tunnel.server
+        TcpServer(self.lab["server"], server, 8000, serve_blob(blob))
+        TcpServer(self.lab["server"], server, 8001, serve_store(store))
+        download(self.lab["client"], (server, 8000), blob)
+        upload(self.lab["client"], (server, 8001), blob)
         self.result["file_ok"] = self.prove(f"{FILE_BYTES >> 20} MB down and up through the tunnel, SHA-256 equal",
                                             len(store) == 1)
 
@@ -112,11 +115,16 @@ class Demo:
         command("ftctl", "-j", "flows", "dport", "7000")
         say("  " + json.dumps(flow, indent=2).replace("\n", "\n  "))
         self.prove("the outgoing connection is translated and enters the tunnel",
-                   flow["orig"]["rewrite"]["src"] == TUNNEL_NEAR and flow["orig"]["push"]["tunnel"] is not None)
+                   flow["orig"]["rewrite"]["src"] == self.tunnel.near
+                   and self.is_tunnel(flow["orig"]["push"]["tunnel"]))
         inward = self.lab.wait_live(5, proto="tcp", sport=self.streams[1].sport, dport=FORWARDED_PORT)
         self.prove("the connection by the forwarded port comes out of the tunnel and goes to the client",
-                   inward["orig"]["rewrite"]["dst"] == CLIENT and inward["orig"]["match"]["tunnel"] is not None)
+                   inward["orig"]["rewrite"]["dst"] == self.tunnel.client
+                   and self.is_tunnel(inward["orig"]["match"]["tunnel"]))
         self.show("stats", lines=30)
+
+    def is_tunnel(self, shown):
+        return shown is not None and shown["type"] == self.tunnel.mode
 
     def detach(self):
         heading("ftctl detach, under running connections")
@@ -140,10 +148,10 @@ class Demo:
                 self.lab.at(role).ftctl("tunnel", "del", "tun0")
 
 
-def play(keep):
+def play(tunnel, keep):
     """Plays the demo; returns its Demo, after the laboratory is gone."""
-    lab = lab_t()
-    demo, pids = Demo(lab), []
+    lab = lab_tunnel(tunnel)
+    demo, pids = Demo(lab, tunnel), []
     try:
         with lab:
             demo.build_lab()
@@ -180,12 +188,14 @@ def wait_for_enter(lab):
 def main():
     parser = argparse.ArgumentParser(prog="demo.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mode", choices=TUNNELS, default=IPIP.mode,
+                        help="what is inside what between the routers (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
     parser.add_argument("--keep", action="store_true", help="wait for Enter before everything is taken down")
     options = parser.parse_args()
     exit_on_signals(LIMIT_S)
     sweep()
-    demo = play(options.keep)
+    demo = play(TUNNELS[options.mode], options.keep)
     heading("Result")
     say(json.dumps(demo.result, indent=2))
     if options.json:

@@ -14,8 +14,9 @@ SMALL = 64  # bytes of UDP payload
 class Window:
     """Packets by the fast path and by the forward chain between two moments of a run."""
 
-    def __init__(self, lab, attached):
+    def __init__(self, lab, mtu, attached):
         self.lab = lab
+        self.mtu = mtu
         self.attached = attached
         self.fast = self.slow = 0
         self.datagrams_per_s = 0.0
@@ -24,15 +25,18 @@ class Window:
         # Of the devices, since a flow that ends takes its counters along.
         fast = sum(device["fast_packets"] for device in self.lab.stats()["devices"]) if self.attached else 0
         # The chain counts an aggregate of many segments as one packet: count by bytes where that is more.
-        slow = sum(max(packets, math.ceil(size / 1480)) for packets, size in self.lab.counts().values())
+        slow = sum(max(packets, math.ceil(size / self.mtu)) for packets, size in self.lab.counts().values())
         return fast, slow, self._arrived(), time.monotonic()
 
     def _arrived(self):
         """UDP datagrams that reached the server, read by iperf3 or dropped before its full buffer."""
-        text = self.lab["server"].run("cat", "/proc/net/snmp").stdout
+        text = self.lab["server"].run("cat", "/proc/net/snmp", "/proc/net/snmp6").stdout
         names, values = [line.split()[1:] for line in text.splitlines() if line.startswith("Udp: ")]
         udp = dict(zip(names, map(int, values)))
-        return udp["InDatagrams"] + udp["RcvbufErrors"]
+        for name, value in (line.split() for line in text.splitlines() if line.startswith("Udp6")):
+            udp[name] = int(value)
+        read, full = ("InDatagrams", "Udp6InDatagrams"), ("RcvbufErrors", "Udp6RcvbufErrors")
+        return sum(udp.get(name, 0) for name in read + full)
 
     def __enter__(self):
         self.before = self._now()
@@ -53,11 +57,11 @@ def start_server(lab):
     return server
 
 
-def run(lab, target, fast, *options):
+def run(lab, tunnel, fast, *options):
     """One iperf3 run from the client; returns its JSON and the Window of the time when it counts."""
-    client = lab["client"].spawn("iperf3", "-c", target, "-p", str(PORT), "-J", "-O", "4", "-t", str(SECONDS), *options,
-                                 log=f"iperf{time.monotonic_ns()}.json")
-    window = Window(lab, fast)
+    words = ("-c", tunnel.server, "-p", str(PORT), "-J", "-O", "4", "-t", str(SECONDS), *options)
+    client = lab["client"].spawn("iperf3", *words, log=f"iperf{time.monotonic_ns()}.json")
+    window = Window(lab, tunnel.mtu, fast)
     # The first 4 s are left out: the time in which a connection becomes established and is admitted.
     time.sleep(4.3)
     if fast:
@@ -77,9 +81,9 @@ def run(lab, target, fast, *options):
     return json.loads(text)["end"], window
 
 
-def throughput(lab, target, fast):
+def throughput(lab, tunnel, fast):
     """{"kpps", "gbps"} and the Windows of both runs."""
-    _, udp_window = run(lab, target, fast, "-u", "-b", "0", "-l", str(SMALL))
-    tcp, tcp_window = run(lab, target, fast)
+    _, udp_window = run(lab, tunnel, fast, "-u", "-b", "0", "-l", str(SMALL))
+    tcp, tcp_window = run(lab, tunnel, fast)
     return {"kpps": round(udp_window.datagrams_per_s / 1000, 1),
             "gbps": round(tcp["sum_received"]["bits_per_second"] / 1e9, 3)}, (udp_window, tcp_window)

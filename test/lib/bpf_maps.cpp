@@ -89,6 +89,14 @@ void Rig::set_slot(Device device, const ftctl_slot &slot)
     must(bpf_map_update_elem(impl_->map("slots"), &index, &slot, BPF_ANY), "slots");
 }
 
+ftctl_slot Rig::slot(Device device)
+{
+    const std::uint32_t index = device + 1;
+    ftctl_slot out{};
+    must(bpf_map_lookup_elem(impl_->map("slots"), &index, &out), "slots");
+    return out;
+}
+
 void Rig::set_egress(Device device, bool present)
 {
     const int fd = impl_->map("egress");
@@ -99,6 +107,14 @@ void Rig::set_egress(Device device, bool present)
         must(bpf_map_update_elem(fd, &key, &value, BPF_ANY), "egress");
     else if (bpf_map_delete_elem(fd, &key) < 0 && errno != ENOENT)
         die("egress", errno);
+}
+
+void Rig::set_broadcast(const ftctl_broadcast &key, bool present)
+{
+    const std::uint32_t value = 1;
+    must(present ? bpf_map_update_elem(impl_->map("broadcasts"), &key, &value, BPF_ANY)
+                 : bpf_map_delete_elem(impl_->map("broadcasts"), &key),
+         "broadcasts");
 }
 
 namespace {

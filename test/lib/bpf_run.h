@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "flow/filter_rule.h"
 #include "ftctl/abi.h"
 #include "packet.h"
 
@@ -19,9 +20,11 @@ const char *hook_name(Hook hook);
 enum Device : unsigned { kDevA = 0, kDevB = 1, kDevC = 2, kDevices = 3 };
 Mac device_mac(Device device);
 
+inline constexpr std::uint32_t kXdpDrop = 1;
 inline constexpr std::uint32_t kXdpPass = 2;
 inline constexpr std::uint32_t kXdpRedirect = 4;
 inline constexpr std::uint32_t kTcUnspec = 0xffffffff;
+inline constexpr std::uint32_t kTcShot = 2;
 inline constexpr std::uint32_t kTcRedirect = 7;
 
 /// What the kernel knows of an aggregated packet. All zero: not aggregated.
@@ -50,7 +53,13 @@ class Rig {
     void set_config(const ftctl_config &config);
     void set_path(std::uint32_t index, const ftctl_path &path);
     void set_slot(Device device, const ftctl_slot &slot);
+    ftctl_slot slot(Device device);
     void set_egress(Device device, bool present);
+
+    void set_broadcast(const ftctl_broadcast &key, bool present);
+    /// The early filter's rules, in the order of their ids; none: no filter. Their devices are bt0, bt1, bt2.
+    void set_filter(const std::vector<FilterRule> &rules);
+    ftctl_filter_count filter_count(std::size_t rank);
 
     /// The addresses behind .flow count only where the tuple's map has them.
     void set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow);

@@ -34,6 +34,8 @@ struct Rig::Impl {
     ring_buffer *ring = nullptr;
     std::map<std::string, int> maps; ///< the first object's; all others use them
     std::vector<ftctl_event> events;
+    int filter_counts = -1;
+    std::size_t filter_rules = 0;
 
     ~Impl();
     int map(const std::string &name) const;

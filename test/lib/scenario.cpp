@@ -465,7 +465,10 @@ Outcome observe(const Scenario &scenario, const Bytes &frame, Gso gso)
     if (out.fast) {
         CHECK(out.run.verdict == (xdp ? kXdpRedirect : kTcRedirect));
     } else {
-        CHECK(out.run.verdict == (xdp ? kXdpPass : kTcUnspec));
+        if (out.reason == FTCTL_R_FILTER || out.reason == FTCTL_R_RPF)
+            CHECK(out.run.verdict == (xdp ? kXdpDrop : kTcShot));
+        else
+            CHECK(out.run.verdict == (xdp ? kXdpPass : kTcUnspec));
         CHECK(out.reason != 0);
         CHECK(out.fast_bytes == 0);
         CHECK(mismatch(frame, out.run.bytes) == "");

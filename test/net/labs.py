@@ -99,37 +99,12 @@ WAN_NEAR, WAN_FAR = "203.0.113.1", "203.0.113.2"
 FORWARDED_PORT = 8080
 
 
-def lab_t(watch=None):
-    """LAB-T without the tunnel: open_tunnel() makes it."""
-    lab = Lab("client", "router", "remote", "server", router="router")
-    try:
-        lab.veth("client", "eth0", "router", "lan0")
-        lab.veth("router", "wan0", "remote", "wan0")
-        lab.veth("remote", "lan0", "server", "eth0")
-        lab["client"].ip(f"addr add {CLIENT}/24 dev eth0\nroute add default via 192.0.2.1")
-        lab["router"].ip(f"addr add 192.0.2.1/24 dev lan0\naddr add {WAN_NEAR}/24 dev wan0")
-        lab["remote"].ip(f"addr add {WAN_FAR}/24 dev wan0\naddr add 198.51.100.1/24 dev lan0")
-        lab["server"].ip(f"addr add {SERVER}/24 dev eth0\nroute add default via 198.51.100.1")
-        for role in ("router", "remote"):
-            lab[role].sysctl(net_ipv4_ip_forward=1)
-        lab["router"].nft(f"""table ip nat {{
-            chain pre {{ type nat hook prerouting priority dstnat;
-                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {CLIENT}; }}
-            chain post {{ type nat hook postrouting priority srcnat; oifname "tun0" masquerade; }}
-        }}""")
-        lab.watch(**(watch or {"seen": 'meta oifname "tun0"', "seen_back": 'meta iifname "tun0"'}))
-    except BaseException:
-        lab.close()
-        raise
-    return lab
-
-
 V4, V6 = 4, 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Tunnel:
-    """LAB-T with another tunnel: what its addresses are. Inside, the router is `near`, the remote `far`."""
+    """The tunnel of LAB-T: what its addresses are. Inside, the router is `near`, the remote `far`."""
     mode: str
     inner: int
     outer: int
@@ -179,9 +154,19 @@ class Tunnel:
         return 1500 - self.room
 
 
-def lab_tunnel(tunnel, watch):
-    """LAB-T for any tunnel, without it: declare_tunnel() makes it. IPv6 is on everywhere."""
-    lab = Lab("client", "router", "remote", "server", router="router", ipv6=True)
+IPIP = Tunnel("ipip", V4, V4, 20)
+TUNNELS = {tunnel.mode: tunnel for tunnel in (
+    IPIP, Tunnel("ip6ip6", V6, V6, 48), Tunnel("4in6", V4, V6, 48), Tunnel("6in4", V6, V4, 20))}
+
+
+def lab_t(watch=None):
+    """LAB-T without the tunnel: open_tunnel() makes it."""
+    return lab_tunnel(IPIP, watch)
+
+
+def lab_tunnel(tunnel, watch=None):
+    """LAB-T for any tunnel, without it: open_tunnel() or declare_tunnel() makes it."""
+    lab = Lab("client", "router", "remote", "server", router="router", ipv6=V6 in (tunnel.inner, tunnel.outer))
 
     def address(role, text, version, dev):
         lab[role].ip(f"addr add {text}/{24 if version == V4 else 64} dev {dev}" + (" nodad" if version == V6 else ""))
@@ -203,32 +188,43 @@ def lab_tunnel(tunnel, watch):
         for role in ("router", "remote"):
             lab[role].sysctl(net_ipv4_ip_forward=1)
             lab[role].sysctl_set("net/ipv6/conf/all/forwarding", 1)
-        family, target = ("ip", CLIENT) if tunnel.inner == V4 else ("ip6", tunnel.client)
+        family = "ip" if tunnel.inner == V4 else "ip6"
         lab["router"].nft(f"""table {family} nat {{
             chain pre {{ type nat hook prerouting priority dstnat;
-                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {target}; }}
+                iifname "tun0" tcp dport {FORWARDED_PORT} dnat to {tunnel.client}; }}
             chain post {{ type nat hook postrouting priority srcnat; oifname "tun0" masquerade; }}
         }}""")
-        lab.watch(**watch)
+        lab.watch(**(watch or {"seen": 'meta oifname "tun0"', "seen_back": 'meta iifname "tun0"'}))
     except BaseException:
         lab.close()
         raise
     return lab
 
 
-def declare_tunnel(lab, tunnel, *words):
-    """tun0 on both routers, ftctl's own. Starts both daemons. The text of the refusal when the daemon refuses it."""
+def build_tunnel(lab, tunnel, make):
+    """tun0 on both routers by make(role, local, remote), until that returns why not. Starts both daemons."""
     for role, local, remote, inner, peer in (("remote", tunnel.wan_far, tunnel.wan_near, tunnel.far, tunnel.near),
                                              ("router", tunnel.wan_near, tunnel.wan_far, tunnel.near, tunnel.far)):
         lab.at(role).start()
-        made = lab.ftctl_raw("tunnel", "add", "tun0", "mode", tunnel.mode, "local", local, "remote", remote, *words)
-        if made.returncode == 2:
-            return made.stderr.strip()
-        check(made.returncode == 0, f"ftctl tunnel add on {role}: exit {made.returncode}: {made.stderr}")
+        why = make(role, local, remote)
+        if why:
+            return why
         lab[role].ip(f"addr add {inner} peer {peer} dev tun0" + (" nodad" if tunnel.inner == V6 else ""))
         lab[role].ip(f"link set tun0 up\nroute replace {peer} dev tun0")
     lab["router"].ip(f"route add {tunnel.server_net} dev tun0")
     return None
+
+
+def declare_tunnel(lab, tunnel, *words):
+    """tun0 on both routers, ftctl's own. The text of the refusal when the daemon refuses it."""
+    def make(role, local, remote):
+        made = lab.ftctl_raw("tunnel", "add", "tun0", "mode", tunnel.mode, "local", local, "remote", remote, *words)
+        if made.returncode == 2:
+            return made.stderr.strip()
+        check(made.returncode == 0, f"ftctl tunnel add on {role}: exit {made.returncode}: {made.stderr}")
+        return None
+
+    return build_tunnel(lab, tunnel, make)
 
 
 def kernel_has_ipip(lab):
@@ -240,17 +236,12 @@ def kernel_has_ipip(lab):
     return made.returncode == 0
 
 
-def open_tunnel(lab):
-    """tun0 on both routers: the kernel's ipip where there is one, else ftctl's. Starts both daemons."""
-    kernel = kernel_has_ipip(lab)
-    for role, local, remote, inner, peer in (("remote", WAN_FAR, WAN_NEAR, TUNNEL_FAR, TUNNEL_NEAR),
-                                             ("router", WAN_NEAR, WAN_FAR, TUNNEL_NEAR, TUNNEL_FAR)):
-        lab.at(role).start()
-        if kernel:
-            lab[role].ip(f"link add tun0 type ipip local {local} remote {remote}")
-        else:
-            made = lab.ftctl_raw("tunnel", "add", "tun0", "mode", "ipip", "local", local, "remote", remote)
-            check(made.returncode == 0, f"ftctl tunnel add on {role}: {made.stderr}")
-        lab[role].ip(f"addr add {inner} peer {peer} dev tun0\nlink set tun0 up")
-    lab["router"].ip("route add 198.51.100.0/24 dev tun0")
-    return "kernel" if kernel else "ftctl"
+def open_tunnel(lab, tunnel=IPIP):
+    """tun0 on both routers: the kernel's ipip where that is the mode and there is one, else ftctl's. Who makes it."""
+    if tunnel.mode == "ipip" and kernel_has_ipip(lab):
+        build_tunnel(lab, tunnel, lambda role, local, remote: lab[role].ip(
+            f"link add tun0 type ipip local {local} remote {remote}"))
+        return "kernel"
+    why = declare_tunnel(lab, tunnel)
+    check(not why, f"ftctl tunnel add: {why}")
+    return "ftctl"

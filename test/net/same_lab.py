@@ -43,6 +43,7 @@ class Router(lab.Lab):
         six = any(ip.version == 6 for ip in variant.families)
         super().__init__("L", "R", "W", tag=tag, ipv6=("R",) if six else False)
         self.tag, self.variant, self.hook, self.attached = tag, variant, hook, attach
+        self.wire = {}  # side -> how its frames look on the link, when not as Ethernet alone (test/vm/wires.py)
         self.flip = False  # a fault: one bit of some frames changes before it is compared
         try:
             (variant.links or Router.wires)(self)
@@ -84,7 +85,7 @@ class Router(lab.Lab):
                 hosts += [(ip.link_local, dev, end, 7) for dev, end in (("ra", "la"), (v.outside, "wa"))]
             lines += ip.configure(v.outside)
             lines += ["neigh replace %s%d lladdr %s nud permanent dev %s" % (net, k, MACS[end].hex(":"), dev)
-                      for net, dev, end, k in hosts]
+                      for net, dev, end, k in hosts if not dev.startswith("ppp")]
             settings += ip.sysctls.split()
         self["R"].ip("\n".join(lines))
         if v.labels:
@@ -179,6 +180,8 @@ class Router(lab.Lab):
         return sock
 
     def send(self, side, frame):
+        if side in self.wire:
+            frame = self.wire[side].seal(frame)
         try:
             self.senders[side].send(frame)
         except OSError as error:
@@ -201,9 +204,15 @@ class Router(lab.Lab):
                     raise HarnessError("receiving at %s: %s" % (side, error)) from error
                 if flags & socket.MSG_TRUNC:
                     raise HarnessError("truncated frame at " + side)
+                state = _state(extra)
+                if side in self.wire:
+                    opened = self.wire[side].open(frame, state)
+                    if not opened:
+                        continue
+                    frame, state = opened
                 if self.flip and 314 <= len(frame) <= 460:
                     frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
-                got.append((side, frame, _state(extra)))
+                got.append((side, frame, state))
         return got
 
     def drops(self):

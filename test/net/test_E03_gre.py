@@ -17,7 +17,8 @@ def packet(flags, number, size=100):
 
 
 def run():
-    with lab_a(nat=False, watch={"up": f"ip protocol {GRE} ip saddr {L_ADDR}", "down": f"ip protocol {GRE} ip saddr {W_ADDR}"}) as lab:
+    with lab_a(nat=False, watch={"up": f"ip protocol {GRE} ip saddr {L_ADDR}",
+                                 "down": f"ip protocol {GRE} ip saddr {W_ADDR}"}) as lab:
         lab.attach("ra", "rb")
         ends = {}
         for side, peer in (("L", W_ADDR), ("W", L_ADDR)):
@@ -40,13 +41,16 @@ def run():
             check(time.monotonic() < deadline, f"no live GRE flow: {lab.flows()}")
             exchange(PLAIN, number)
             number += 1
+        for packet_ends in (L_ADDR, W_ADDR), (W_ADDR, L_ADDR):
+            check_equal(lab.ftctl("explain", "gre", *packet_ends)["verdict"], "fast", f"explain gre {packet_ends}")
         before = lab.live(proto="gre"), lab.count("up"), lab.count("down")
         for _round in range(200):
             exchange(PLAIN, number)
             number += 1
         after = lab.live(proto="gre")
         for side in ("orig", "reply"):
-            check(after[side]["packets"] - before[0][side]["packets"] >= 195, f"{side}: {after[side]['packets']} packets carried")
+            check(after[side]["packets"] - before[0][side]["packets"] >= 195,
+                  f"{side}: {after[side]['packets']} packets carried")
         check(lab.count("up") - before[1] <= 5 and lab.count("down") - before[2] <= 5, "the stack saw the packets")
 
         slow = lab.reason("ra", "protocol")

@@ -6,4 +6,4 @@ from tunnels6 import run as run_tunnels
 
 def run():
     run_tunnels((Tunnel("6in4", V6, V4, 20), ("tos", "inherit")),
-                (Tunnel("6in4", V6, V4, 20), ("tos", "184", "ttl", "44")))
+                (Tunnel("6in4", V6, V4, 20), ("tos", "0xb8", "ttl", "44")))

@@ -131,11 +131,19 @@ TEST_CASE("without a daemon and pins everything that needs them exits with 3 and
     CHECK_THAT(run(nobody({"attach", "eth0"})).err, Catch::Contains("ftctld -i unit-test-nobody"));
 }
 
-TEST_CASE("the early filter is refused in this version", "[cli]")
+TEST_CASE("rules of the early filter are checked before the daemon is asked", "[cli]")
 {
-    const auto r = run({"filter", "add", "src", "192.0.2.1"});
-    CHECK(r.code == 2);
-    CHECK_THAT(r.err, Catch::Contains("not available in this version"));
+    expect_usage({"filter", "add", "scr", "192.0.2.1", "drop"}, "did you mean 'src'?");
+    expect_usage({"filter", "add", "src", "192.0.2.1"}, "neither 'accept' nor 'drop'");
+    expect_usage({"filter", "del", "x"}, "'x' is no id");
+    expect_usage({"rpf", "eth0", "strikt"}, "did you mean 'strict'?");
+    expect_usage({"rpf", "eth0"}, "a mode");
+    for (const auto &args : std::vector<std::vector<std::string>>{{"filter"},
+                                                                  {"filter", "list"},
+                                                                  {"filter", "add", "drop"},
+                                                                  {"filter", "flush"},
+                                                                  {"rpf", "eth0", "log"}})
+        CHECK(run(nobody(args)).code == 3);
 }
 
 TEST_CASE("config check needs no daemon", "[cli]")

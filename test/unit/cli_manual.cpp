@@ -30,8 +30,9 @@ std::string help()
     return out.str();
 }
 
-const std::vector<std::string> kCommands{"attach", "detach", "status",  "flows", "flush",  "stats", "explain",
-                                         "tunnel", "filter", "monitor", "top",   "doctor", "config"};
+const std::vector<std::string> kCommands{"attach", "detach",  "status", "flows",  "flush",
+                                         "stats",  "explain", "tunnel", "filter", "monitor",
+                                         "top",    "doctor",  "config", "rpf"};
 
 } // namespace
 

@@ -117,6 +117,15 @@ TEST_CASE("tunnel add words", "[cli]")
     REQUIRE(six);
     CHECK((*six)["encaplimit"] == "none");
     CHECK((*six)["flowlabel"] == "0x12345");
+    const auto tos = [](const std::string &value) {
+        return parse_tunnel_add(
+            {"tun0", "mode", "ipip", "local", "203.0.113.1", "remote", "203.0.113.2", "tos", value});
+    };
+    CHECK(tos("0xb8"));
+    CHECK(tos("184"));
+    CHECK(why(tos("0x100")).find("0x100") != std::string::npos);
+    CHECK(why(tos("0xb9")).find("odd") != std::string::npos);
+    CHECK(why(tos("b8")).find("b8") != std::string::npos);
     CHECK(why(parse_tunnel_add({})) == "no name");
     CHECK(why(parse_tunnel_add({"tun0"})).find("mode") != std::string::npos);
     CHECK(why(parse_tunnel_add({"tun0", "mode", "ipip", "local", "203.0.113.1"})).find("remote") !=

@@ -153,6 +153,13 @@ TEST_CASE("tunnel words and their defaults by mode", "[config]")
     CHECK(six({{"flowlabel", "0xFfffF"}})->config.flow_label == 0xfffff);
     CHECK(six({{"flowlabel", "inherit"}})->config.flow_label_inherit);
     CHECK(six({{"tos", "inherit"}})->config.tos == 1);
+    CHECK(six({{"tos", "0xB8"}})->config.tos == 184);
+    CHECK(six({{"tos", "184"}})->config.tos == 184);
+    CHECK(six({{"tos", 254}})->config.tos == 254);
+    CHECK(six({{"ttl", "0x40"}})->config.ttl == 64);
+    for (const char *bad : {"0x", "0xb9", "0x100", "256", "-2", "b8", "lowdelay", ""})
+        CHECK_FALSE(six({{"tos", bad}}));
+    CHECK_FALSE(six({{"ttl", "0"}}));
     CHECK_FALSE(six({{"flowlabel", "0x100000"}}));
     CHECK_FALSE(six({{"flowlabel", 0x100000}}));
     CHECK_FALSE(six({{"flowlabel", "x"}}));

@@ -220,3 +220,49 @@ TEST_CASE("live: links, neighbours, and their events", "[.][live]")
        "done; done | ip -batch -"); // more than the receive buffer holds
     CHECK(until([](const RtEvent &e) { return std::holds_alternative<Overrun>(e); }));
 }
+
+TEST_CASE("live: bridges, their stations and VLANs", "[.][live]")
+{
+    const Scratch ns;
+    sh("ip link add br0 address 02:00:00:00:0b:00 type bridge && ip link add p1 type veth peer name q1");
+    sh("ip link set p1 master br0 && ip link set br0 up && ip link set p1 up && ip link set q1 up");
+    const auto events = must(RtEvents::open());
+    const auto rt = must(RtControl::open());
+    const auto bridge = must(rt->link("br0"));
+    auto port = must(rt->link("p1"));
+    REQUIRE(bridge.bridge);
+    CHECK_FALSE(bridge.bridge->vlan_filtering);
+    REQUIRE(port.port);
+    CHECK_FALSE(port.port->locked);
+    CHECK_FALSE(port.bridge);
+
+    const Mac station = *Mac::parse("02:00:00:00:0a:01");
+    CHECK_FALSE(must(rt->fdb_port(bridge.index, station, 0)));
+    sh("bridge fdb add 02:00:00:00:0a:01 dev p1 master static");
+    CHECK(must(rt->fdb_port(bridge.index, station, 0)) == port.index);
+    CHECK_FALSE(must(rt->fdb_port(bridge.index, station, 5)));
+    CHECK_FALSE(must(rt->fdb_port(bridge.index, bridge.mac, 0))); // its own
+    sh("bridge link set dev p1 state 0");
+    bool stations = false;
+    bool ports = false;
+    CHECK(wait_for(
+        events->fd(),
+        [&] {
+            must(events->read([&](const RtEvent &e) {
+                const auto *fdb = std::get_if<FdbChanged>(&e);
+                stations |= fdb && fdb->mac == station && fdb->bridge == bridge.index;
+                const auto *changed = std::get_if<PortChanged>(&e);
+                ports |= changed && changed->index == port.index;
+            }));
+        },
+        [&] { return stations && ports; }));
+    port = must(rt->link("p1"));
+    REQUIRE(port.port);
+    CHECK_FALSE(port.port->forwarding);
+    sh("bridge link set dev p1 state 3");
+    CHECK(must(rt->link("p1")).port->forwarding);
+    // A kernel that filters no VLANs (CONFIG_BRIDGE_VLAN_FILTERING) names none.
+    for (const auto &[index, vlans] : must(rt->bridge_vlans()))
+        for (const BridgeVlan &vlan : vlans)
+            CHECK(vlan == BridgeVlan{1, true, true});
+}

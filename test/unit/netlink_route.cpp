@@ -6,6 +6,7 @@
 #include <linux/fib_rules.h>
 #include <linux/if.h>
 #include <linux/if_ether.h>
+#include <linux/if_bridge.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
 #include <linux/if_vlan.h>
@@ -427,4 +428,84 @@ TEST_CASE("VLAN devices", "[netlink]")
     });
     CHECK(v.tag == VlanTag{ETH_P_8021Q, 10, 0x07000003}); // priority 8 is none that ip_forward() gives
     CHECK(v.keeps_tag);
+}
+
+TEST_CASE("bridges: stations, ports, VLANs", "[netlink]")
+{
+    const Mac mac = *Mac::parse("02:00:00:00:0a:01");
+    const auto fdb = [&](std::uint16_t type, std::uint16_t state, std::uint32_t master) {
+        Builder b(type, 0);
+        auto &head = b.head<ndmsg>();
+        head.ndm_family = AF_BRIDGE;
+        head.ndm_ifindex = 11;
+        head.ndm_state = state;
+        b.put(NDA_LLADDR, mac.bytes.data(), mac.bytes.size());
+        if (master)
+            b.u32(NDA_MASTER, master);
+        return b.bytes();
+    };
+    for (const std::uint16_t type : {RTM_NEWNEIGH, RTM_DELNEIGH}) {
+        const auto event = parse_exact(fdb(type, NUD_REACHABLE, 10), nl::parse_rt_event);
+        REQUIRE(event);
+        const auto *changed = std::get_if<FdbChanged>(&*event);
+        REQUIRE(changed);
+        CHECK(changed->bridge == 10);
+        CHECK(changed->mac == mac);
+        CHECK_FALSE(parse_exact(fdb(type, NUD_REACHABLE, 0), nl::parse_rt_event)); // a device's own filter
+    }
+    CHECK(parse_exact(fdb(RTM_NEWNEIGH, NUD_REACHABLE, 10), nl::parse_fdb_port) == 11U);
+    CHECK_FALSE(parse_exact(fdb(RTM_NEWNEIGH, NUD_PERMANENT, 10), nl::parse_fdb_port)); // the bridge's own
+    CHECK_FALSE(parse_exact(fdb(RTM_DELNEIGH, NUD_REACHABLE, 10), nl::parse_fdb_port));
+
+    Builder b(RTM_NEWLINK, 0);
+    auto &head = b.head<ifinfomsg>();
+    head.ifi_family = AF_BRIDGE;
+    head.ifi_index = 11;
+    b.nest(IFLA_AF_SPEC, [&] {
+        for (const bridge_vlan_info info : {bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_BEGIN, 20},
+                                            bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 22},
+                                            bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 30},
+                                            bridge_vlan_info{BRIDGE_VLAN_INFO_PVID | BRIDGE_VLAN_INFO_UNTAGGED, 1},
+                                            bridge_vlan_info{BRIDGE_VLAN_INFO_UNTAGGED, 65535}})
+            b.put(IFLA_BRIDGE_VLAN_INFO, &info, sizeof(info));
+    });
+    const auto vlans = parse_exact(b.bytes(), nl::parse_port_vlans);
+    REQUIRE(vlans);
+    CHECK(vlans->index == 11);
+    CHECK(vlans->vlans == std::vector<BridgeVlan>{{1, true, true},
+                                                  {20, false, false},
+                                                  {21, false, false},
+                                                  {22, false, false},
+                                                  {30, false, false}});
+    const auto event = parse_exact(b.bytes(), nl::parse_rt_event);
+    REQUIRE(event);
+    REQUIRE(std::holds_alternative<PortChanged>(*event));
+    CHECK(std::get<PortChanged>(*event).index == 11);
+
+    const auto link = [](const std::function<void(Builder &)> &info) {
+        Builder m(RTM_NEWLINK, 0);
+        m.head<ifinfomsg>().ifi_index = 7;
+        m.nest(IFLA_LINKINFO, [&] { info(m); });
+        return *parse_exact(m.bytes(), nl::parse_link);
+    };
+    const Link bridge = link([](Builder &m) {
+        m.text(IFLA_INFO_KIND, "bridge");
+        m.nest(IFLA_INFO_DATA, [&] {
+            const br_boolopt_multi options{1U << BR_BOOLOPT_MST_ENABLE, 0};
+            m.u8(IFLA_BR_VLAN_FILTERING, 1).be16(IFLA_BR_VLAN_PROTOCOL, ETH_P_8021AD);
+            m.put(IFLA_BR_MULTI_BOOLOPT, &options, sizeof(options));
+        });
+    });
+    CHECK(bridge.bridge == BridgeConfig{true, ETH_P_8021AD, true});
+    const Link port = link([](Builder &m) {
+        m.text(IFLA_INFO_SLAVE_KIND, "bridge");
+        m.nest(IFLA_INFO_SLAVE_DATA, [&] {
+            m.u8(IFLA_BRPORT_STATE, BR_STATE_FORWARDING).u8(IFLA_BRPORT_LOCKED, 1).u8(IFLA_BRPORT_VLAN_TUNNEL, 1);
+        });
+    });
+    CHECK(port.port == BridgePort{true, true, true});
+    CHECK_FALSE(link([](Builder &m) {
+                    m.text(IFLA_INFO_SLAVE_KIND, "bond");
+                    m.nest(IFLA_INFO_SLAVE_DATA, [&] { m.u8(IFLA_BRPORT_STATE, BR_STATE_FORWARDING); });
+                }).port);
 }

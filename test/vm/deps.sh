@@ -4,7 +4,7 @@
 set -euo pipefail
 
 missing=()
-for package in qemu-system-x86 busybox-static cpio kmod xz-utils zstd util-linux; do
+for package in qemu-system-x86 busybox-static cpio kmod xz-utils zstd util-linux ppp pppoe; do
   state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done

@@ -4,10 +4,12 @@ differential test (test/net/same_variants.py); another encapsulation is one more
 import dataclasses
 import functools
 
+import sessions
 from lab import Netns, wait_until
 from same_ip import V4, V6
 from same_lab import LINK_MTU, MACS
 from same_variants import Variant
+from wires import Session, Tagged
 
 MACS_AT = {"ra": 10, "rb": 20}  # VLANs of the bridge
 
@@ -61,7 +63,41 @@ def vlans(router, *, tags):
     router.prepare_end("W", "wa")
 
 
+def pppoe(router, *, vid=0):
+    """R's way to W is a PPPoE session of pppd, with pppd at the other end (behind pppoe-server); the data are W's own.
+    With a VID: over that VLAN."""
+    router.wires()
+    router["R"].ip(f"link set rb mtu {LINK_MTU}")
+    below = {"R": "rb", "W": "wa"}
+    if vid:
+        for side, dev in list(below.items()):
+            below[side] = f"{dev}.{vid}"
+            router[side].ip(f"link add link {dev} name {dev}.{vid} type vlan id {vid}\nlink set {dev}.{vid} up")
+    sessions.serve(router, "W", below["W"])
+    sessions.dial(router, "R", below["R"], ipv6=router.variant.ip is V6)
+    session = Session(next(iter(sessions.listed(router, "R"))))
+    router.wire["W"] = Tagged(vid, session) if vid else session
+
+
+def own_bridge(router, *, vid=0, tagged=False):
+    """R's way to W is a bridge of its own, whose port is rb; with a VID it filters VLANs, and the port is of that one:
+    untagged, the bridge's PVID, or tagged, below a VLAN device."""
+    router.wires()
+    flags = "" if tagged else "pvid untagged"
+    router["R"].ip(f"link set rb address 02:00:00:00:0b:99 mtu {LINK_MTU}\n"
+                   f"link add br0 address {MACS['rb'].hex(':')} type bridge forward_delay 0 mcast_snooping 0 "
+                   f"vlan_filtering {int(bool(vid))} vlan_default_pvid 0\nlink set rb master br0\nlink set br0 up")
+    lines = f"vlan add dev rb vid {vid} {flags}\nvlan add dev br0 vid {vid} self {flags}\n" if vid else ""
+    # W sends with any source address: nothing is learnt from that.
+    router["R"].run("bridge", "-batch", "-", text=f"{lines}link set dev rb learning off\n"
+                    f"fdb replace {MACS['wa'].hex(':')} dev rb master static {f'vlan {vid}' if vid else ''}\n")
+    if tagged:
+        router["R"].ip(f"link add link br0 name wan type vlan id {vid}\nlink set wan up")
+        router.wire["W"] = Tagged(vid)
+
+
 DOT1Q = functools.partial(vlans, tags=(("802.1Q", 10),))
+PPPOE_VLAN = functools.partial(pppoe, vid=7)
 PRIORITIES = "link set wan type vlan egress-qos-map 0:3 2:1 4:5 6:7"
 IN_VLAN = {"links": DOT1Q, "outside": "wan", "hear": "wa0"}
 QINQ = functools.partial(vlans, tags=(("802.1ad", 100), ("802.1Q", 20)))
@@ -101,6 +137,8 @@ def ruled(name, rule, **more):
                **more)
 
 
+# What has no meaning in a session: other EtherTypes, tags inside, other MAC addresses' frames, ARP.
+PPP_WITHOUT = ("etype", "vlan", "arp")
 NAT = {"none": {}, "masquerade": {"masquerade": True}, "dnat": {"dnat": True}, "both": {"dnat": True, "ports": True}}
 
 ROWS = {row.name: row for row in (
@@ -181,6 +219,14 @@ ROWS = {row.name: row for row in (
     tunnel("bridge-ipip", "tos inherit", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
     tunnel("bridge-6in4", "tos inherit", "6in4", links=vlan_bridge, doubt=("vlan",), **NAT["both"]),
 
+    # A bridge of the router's own: the path ends at its port.
+    Row("own-bridge", links=own_bridge, outside="br0", attach=("ra", "br0"), quick=True, **NAT["both"]),
+    Row("own-bridge-pvid", links=functools.partial(own_bridge, vid=10), outside="br0", **NAT["masquerade"]),
+    Row("own-bridge-trunk", links=functools.partial(own_bridge, vid=10, tagged=True), outside="wan",
+        extra="link set wan type vlan egress-qos-map 0:2 6:7", **NAT["dnat"]),
+    tunnel("own-bridge-ipip", "tos inherit", links=functools.partial(own_bridge, vid=10), outside="br0", **NAT["both"]),
+    Row("own-bridge-xdp", hook="xdp", links=own_bridge, outside="br0", **NAT["masquerade"]),
+
     # VLAN devices of R; ftctl is attached to what is below them, or to the VLAN device itself.
     Row("vlan", **IN_VLAN, quick=True, **NAT["both"]),
     Row("qinq", links=QINQ, outside="wan", **NAT["masquerade"]),
@@ -192,6 +238,14 @@ ROWS = {row.name: row for row in (
     Row("vlan-priorities", **IN_VLAN, extra=PRIORITIES, **NAT["masquerade"]),
     Row("vlan-priorities6", V6, **IN_VLAN, extra=PRIORITIES),
     tunnel("vlan-priorities-ipip", "tos inherit", **IN_VLAN, extra=PRIORITIES),
+
+    # PPPoE, with pppd at both ends.
+    Row("pppoe", links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["both"]),
+    Row("pppoe-vlan", links=PPPOE_VLAN, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["masquerade"]),
+    tunnel("pppoe-ipip", "tos inherit", links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT, **NAT["dnat"]),
+    Row("pppoe-6", ip=V6, links=pppoe, outside="ppp0", wan_mtu=1492, without=PPP_WITHOUT),
+    Row("pppoe-xdp", hook="xdp", links=pppoe, outside="ppp0", wan_mtu=1492, without=(*PPP_WITHOUT, "frags"),
+        **NAT["masquerade"]),
 
     # Policy routing: right where the rule asks what the daemon knows, else refused.
     ruled("rule-from", "from 192.0.2.2", **NAT["masquerade"]),

@@ -21,7 +21,7 @@ from rows import ROWS  # noqa: E402
 
 
 MODULES = ("nf_conntrack nf_conntrack_netlink nf_nat nf_tables nft_ct nft_nat nft_masq nft_chain_nat veth ipip "
-           "ip6_tunnel sit 8021q bridge bonding vrf sch_ingress cls_bpf").split()
+           "ip6_tunnel sit 8021q pppoe bridge bonding vrf sch_ingress cls_bpf").split()
 
 
 def chosen():
