@@ -153,5 +153,7 @@ struct Probe {
     std::string hint;   ///< what to change when !ok
 };
 std::vector<Probe> probe_kernel();
+/// What may change while the daemon runs.
+std::vector<Probe> probe_conntrack();
 
 } // namespace ftctl

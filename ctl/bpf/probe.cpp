@@ -183,7 +183,7 @@ Probe probe_bpffs()
                 "ftctld mounts it when it starts, which needs CAP_SYS_ADMIN");
 }
 
-Probe probe_conntrack()
+Probe probe_conntrack_loaded()
 {
     const bool ok = access("/proc/net/stat/nf_conntrack", R_OK) == 0 ||
                     access("/proc/sys/net/netfilter/nf_conntrack_max", R_OK) == 0;
@@ -257,9 +257,12 @@ std::vector<Probe> probe_kernel()
     probes.push_back(probe_tcx());
     probes.push_back(probe_clsact());
     probes.push_back(probe_bpffs());
-    probes.push_back(probe_conntrack());
-    probes.push_back(probe_conntrack_events());
     return probes;
+}
+
+std::vector<Probe> probe_conntrack()
+{
+    return {probe_conntrack_loaded(), probe_conntrack_events()};
 }
 
 } // namespace ftctl

@@ -25,6 +25,7 @@ Exit codes: 0 done, 1 usage, 2 refused, 3 not running or not attached, 4 done in
 
 Examples:
   ftctl attach eth0 eth1                  the hook that suits each device
+  ftctl attach br0 ppp0                   the bridge's ports, and the device below ppp0
   ftctl attach --mode tc eth0             TC: keeps aggregated packets whole, obeys qdiscs
   ftctl attach --dry-run eth0 eth1        say what would be done)"},
         {"detach", R"(Connections go on through the stack. Works without a daemon as well.

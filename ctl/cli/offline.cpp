@@ -263,7 +263,10 @@ Result<OfflineDetach> offline_detach(const std::string &instance, const std::vec
 json offline_doctor()
 {
     json kernel = json::array();
-    for (const auto &p : probe_kernel())
+    auto probes = probe_kernel();
+    for (auto &p : probe_conntrack())
+        probes.push_back(std::move(p));
+    for (const auto &p : probes)
         kernel.push_back({{"name", p.name},
                           {"ok", p.ok},
                           {"required", p.required},

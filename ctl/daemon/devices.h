@@ -73,7 +73,8 @@ class Devices {
     /// The devices above or below each other have changed: MAC addresses, ports of bridges. True when
     /// something was done to the attachments.
     bool follow();
-    /// Somebody may have switched on what hides VLAN tags from XDP: such a device takes nothing then.
+    /// Somebody may have switched on what hides VLAN tags from XDP, or off what receives redirected frames:
+    /// such a device takes nothing, or gets nothing, then.
     void check_offloads();
 
     [[nodiscard]] const Resolved &uppers() const { return resolved_; }
@@ -99,6 +100,8 @@ class Devices {
     Status attach_one(const Link &link, const AttachOptions &options, const Choice &choice);
     Status detach_one(Device &device);
     void set_mac(const Device &device, const Mac &mac);
+    void check_redirect(const Device &device, const Link &link);
+    void check_hidden_tags(const Device &device, const Link &link);
     void apply_rpf(const Device &device);
     void count_rpf();
 
@@ -107,9 +110,12 @@ class Devices {
     std::map<std::string, Device> devices_;
     std::map<std::string, AttachOptions> uppers_; ///< that the operator named
     Resolved resolved_;                           ///< what they stand for now
+    std::set<std::string> deaf_;                  ///< XDP devices that redirected frames do not reach
     std::set<std::string> hidden_tags_;           ///< devices that check_offloads() has stopped
 };
 
+/// An upper device whose frames use others, which are attached in its place.
+bool stands_for_others(const Link &link);
 /// The root qdisc does more than queue packets, so that it matters when XDP transmits below it.
 bool shapes(const Link &link);
 /// What makes XDP useless on this device whatever the operator says: frames would be lost.

@@ -15,12 +15,12 @@ namespace {
 
 constexpr int kMaxDepth = 6;
 
-bool is_upper(const Link &link)
+} // namespace
+
+bool stands_for_others(const Link &link)
 {
     return link.kind == "ppp" || (link.vlan && link.lower != 0) || link.bridge || link.tunnel;
 }
-
-} // namespace
 
 /// The devices whose frames these are; added to `found`.
 Status Devices::below(const Link &link, int depth, std::vector<std::string> &found)
@@ -57,7 +57,7 @@ Status Devices::below(const Link &link, int depth, std::vector<std::string> &fou
 Result<std::vector<std::string>> Devices::below(const std::string &name)
 {
     const Link *link = kernel_.link_by_name(name);
-    if (!link || !is_upper(*link) || devices_.count(name) > 0)
+    if (!link || !stands_for_others(*link) || devices_.count(name) > 0)
         return std::vector<std::string>{name};
     std::vector<std::string> found;
     if (auto done = below(*link, 0, found); !done)
@@ -166,7 +166,7 @@ std::map<std::string, AttachOptions> Devices::wanted() const
 void Devices::want(const std::string &name, const AttachOptions &options, const std::string &why)
 {
     const Link *link = kernel_.link_by_name(name);
-    if (link && is_upper(*link)) {
+    if (link && stands_for_others(*link)) {
         uppers_[name] = options;
         resolved_[name] = {};
         return;
@@ -234,27 +234,53 @@ bool Devices::follow()
     return changed;
 }
 
+/// Frames redirected to a device that takes none any more would be lost (a veth whose peer stops its NAPI).
+void Devices::check_redirect(const Device &device, const Link &link)
+{
+    const auto why = xdp_impossible(link);
+    if (why.has_value() == (deaf_.count(device.name) > 0))
+        return;
+    if (auto done = datapath_.devmap_set(device.ifindex, !why); !done) {
+        spdlog::error("{}: {}", done.error().what, done.error().why);
+        return;
+    }
+    if (why) {
+        deaf_.insert(device.name);
+        spdlog::warn("{}: {}: packets that would leave by it go to the stack", device.name, *why);
+    } else {
+        deaf_.erase(device.name);
+        spdlog::info("{} takes redirected frames again", device.name);
+    }
+}
+
+void Devices::check_hidden_tags(const Device &device, const Link &link)
+{
+    const auto features = device_features(device.name);
+    const bool hidden = !device.options.force && features && features->rx_vlan_offload;
+    if (hidden == (hidden_tags_.count(device.name) > 0))
+        return;
+    if (hidden) {
+        hidden_tags_.insert(device.name);
+        spdlog::warn(
+            "{}: rx-vlan-offload was switched on and hides VLAN tags from XDP: its packets go to the "
+            "stack (ethtool -K {} rxvlan off)",
+            device.name, device.name);
+    } else {
+        hidden_tags_.erase(device.name);
+        spdlog::info("{}: rx-vlan-offload is off again", device.name);
+    }
+    set_mac(device, link.mac);
+}
+
 void Devices::check_offloads()
 {
     for (const auto &[name, device] : devices_) {
-        if (device.hook != FTCTL_HOOK_XDP || device.options.force || device.ifindex == 0)
+        const Link *link =
+            device.hook == FTCTL_HOOK_XDP && device.ifindex != 0 ? kernel_.link(device.ifindex) : nullptr;
+        if (!link)
             continue;
-        const auto features = device_features(name);
-        const bool hidden = features && features->rx_vlan_offload;
-        if (hidden == (hidden_tags_.count(name) > 0))
-            continue;
-        if (hidden) {
-            hidden_tags_.insert(name);
-            spdlog::warn(
-                "{}: rx-vlan-offload was switched on and hides VLAN tags from XDP: its packets go to "
-                "the stack (ethtool -K {} rxvlan off)",
-                name, name);
-        } else {
-            hidden_tags_.erase(name);
-            spdlog::info("{}: rx-vlan-offload is off again", name);
-        }
-        if (const Link *link = kernel_.link(device.ifindex))
-            set_mac(device, link->mac);
+        check_redirect(device, *link);
+        check_hidden_tags(device, *link);
     }
 }
 

@@ -22,7 +22,8 @@ json as_json(const Probe &probe)
 }
 
 /// Settings that change what the fast path may do.
-std::vector<Probe> probe_settings(bool policy_routed)
+/// `policy`: the families whose connections a rule keeps off the fast path.
+std::vector<Probe> probe_settings(const std::string &policy)
 {
     std::vector<Probe> out;
     const auto add = [&out](std::string name, bool ok, std::string detail, std::string hint) {
@@ -35,8 +36,8 @@ std::vector<Probe> probe_settings(bool policy_routed)
     add("conntrack-checksum", checksum == 0, fmt::format("nf_conntrack_checksum = {}", checksum),
         "packets with a wrong L4 checksum are INVALID to the slow path but translated by the fast path; "
         "set it to 0 to make both alike");
-    add("policy-routing", !policy_routed,
-        policy_routed ? "an ip rule looks at mark or TOS" : "none in the way",
+    add("policy-routing", policy.empty(),
+        policy.empty() ? "none in the way" : "an ip rule looks at mark or TOS (" + policy + ")",
         "no connection is taken while a rule depends on what cannot be known before a packet comes");
     return out;
 }
@@ -46,10 +47,15 @@ std::vector<Probe> probe_device(const Link &link)
     std::vector<Probe> out;
     const auto obstacle = xdp_obstacle(link);
     out.push_back({"xdp", !obstacle, false, obstacle.value_or("native XDP forwards"), "auto uses TC here"});
-    const bool ethernet = link.type == ARPHRD_ETHER && !(link.flags & IFF_LOOPBACK);
-    out.push_back({"ethernet", ethernet, true, ethernet ? "yes" : "not an Ethernet device",
+    const bool ethernet = link.type == ARPHRD_ETHER;
+    const bool upper = stands_for_others(link);
+    out.push_back({"ethernet", ethernet || upper, true,
+                   upper      ? "it stands for what its frames use, which attach finds"
+                   : ethernet ? "yes"
+                              : "not an Ethernet device",
                    "attach the device the frames really use"});
-    out.push_back({"port", link.master == 0, true, link.master ? "enslaved" : "no master",
+    const bool free = link.master == 0 || link.master_kind == "bridge";
+    out.push_back({"port", free, true, link.master == 0 ? "no master" : "a port of a " + link.master_kind,
                    "attach the device above instead"});
     const auto features = device_features(link.name);
     const bool lro = features && features->lro;
@@ -64,7 +70,13 @@ Reply Engine::cmd_doctor() const
     json kernel = json::array();
     for (const Probe &probe : probes_)
         kernel.push_back(as_json(probe));
-    for (const Probe &probe : probe_settings(kernel_->policy_routed()))
+    for (const Probe &probe : probe_conntrack())
+        kernel.push_back(as_json(probe));
+    std::string policy;
+    for (const auto &[family, name] : {std::pair{AF_INET, "IPv4"}, std::pair{AF_INET6, "IPv6"}})
+        if (kernel_->policy_routed(static_cast<std::uint8_t>(family)))
+            policy += (policy.empty() ? "" : ", ") + std::string(name);
+    for (const Probe &probe : probe_settings(policy))
         kernel.push_back(as_json(probe));
     json devices = json::array();
     for (const auto &[index, link] : kernel_->links()) {

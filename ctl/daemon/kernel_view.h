@@ -74,8 +74,6 @@ class KernelView : public Fib {
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
     [[nodiscard]] const Neigh *neighbour(std::uint32_t ifindex, const IpAddr &addr) const;
     [[nodiscard]] std::string name(std::uint32_t ifindex) const;
-    /// An IPv4 rule or route depends on what cannot be known of a packet before it comes (mark, TOS).
-    [[nodiscard]] bool policy_routed() const { return policy_routed(AF_INET); }
     /// Some route of the family has several next hops.
     [[nodiscard]] bool multipath(std::uint8_t family) const
     {

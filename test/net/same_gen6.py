@@ -80,8 +80,9 @@ class Generator6(Generator):
         yield {"ext": [[DEST_OPTIONS, "00" + ports + "010100"]]}  # its bytes look like the flow's ports
         for chain in CHAINS:
             yield {"ext": [[kind, BODIES[kind][0]] for kind in chain]}
-        for source in self.bad_sources:
-            yield {"src": source, "sport": 1025}
+        for number, source in enumerate(self.bad_sources):
+            # Ports of their own: else NAT would have to find others, at random.
+            yield {"src": source, "sport": 1025 + number}
         for target in ANYBODY:
             yield {"dst": target}
         for mark in (0, 59, 58, 255):

@@ -117,7 +117,9 @@ class Router(lab.Lab):
     def _daemon(self):
         self.start()
         if self.variant.needs_daemon:
-            self.ftctl("tunnel", "add", "tun0", "mode", "ipip", "local", "198.51.100.1", "remote", "198.51.100.2")
+            outer = self.variant.outer
+            self.ftctl("tunnel", "add", "tun0", "mode", self.variant.mode, "local", outer.r_wan, "remote", outer.w_host,
+                       *self.variant.words)
             self._tunnel("")
         if self.attached:
             self._attach()
@@ -194,7 +196,7 @@ class Router(lab.Lab):
                     if not opened:
                         continue
                     frame, state = opened
-                if self.flip and 314 <= len(frame) <= 414:
+                if self.flip and 314 <= len(frame) <= 460:
                     frame = frame[:22] + bytes([frame[22] ^ 1]) + frame[23:]
                 got.append((side, frame, state))
         return got

@@ -123,6 +123,7 @@ def _relevant(recipe, conn, variant):
     if _only_limit(recipe.get("o_ext", ())):
         plain["o_ext"] = recipe.get("o_ext")
     wrapped = variant.tunnel and conn.sender(recipe["dir"]) == "W"
+    plain["etype"] = (outer if wrapped and "bare" not in recipe else conn.ip).ethertype
     return {key for key, value in recipe.items() if plain.get(key, "") != value
             and (wrapped or not (key.startswith("o_") or key in ("itrunc", "bare")))}
 
@@ -175,7 +176,8 @@ def fast(recipe, conn, variant):
             return "never"
         if recipe.get("o_tos", 0) & 3 == 3 and recipe.get("tos", 0) & 3 == 0:
             return "never"
-        if recipe.get("o_ttl", 64) <= 1:
+        # With an option that the tunnel's MTU does not count on it may be longer than the link takes.
+        if recipe.get("o_ttl", 64) <= 1 or len(wrapped) > variant.wan_mtu:
             return "may"
     if variant.tunnel and outer.version == 4 and not recipe.get("df", 1):
         return "may"

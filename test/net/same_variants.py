@@ -45,6 +45,9 @@ class Variant:
     name: str
     ip: type = V4
     tunnel: bool = False
+    outer: type = V4  # its outside
+    encaplimit: bool = False  # it has the encapsulation limit option, at both ends
+    words: tuple = ()  # of `ftctl tunnel add`, behind mode and addresses
     masquerade: bool = False
     dnat: bool = False
     ports: bool = False  # NAT changes ports, too
@@ -53,8 +56,6 @@ class Variant:
     l4_checks: bool = False  # nf_conntrack_checksum, as kernels have it by default
     # What follows makes rows for kernels that have the devices (test/vm/rows.py).
     device: typing.Optional[str] = None  # the tunnel is the kernel's: words that follow `ip link add tun0`
-    outer: type = V4  # the tunnel's outside
-    encaplimit: bool = False  # it has the encapsulation limit option, at both ends
     labels: int = 0  # net.ipv6.auto_flowlabels: what R draws is not compared
     slow_in: bool = False  # what comes out of the tunnel is the stack's on this kernel
     links: typing.Optional[typing.Callable] = None  # links(router) makes what is between L, R and W
@@ -86,6 +87,11 @@ class Variant:
             return self.lan_mtu
         room = self.outer.head + (8 if self.encaplimit else 0) if self.tunnel else 0
         return self.limit or self.wan_mtu - room
+
+    @property
+    def mode(self):
+        """What ftctl calls the tunnel."""
+        return {(4, 4): "ipip", (6, 6): "ip6ip6", (4, 6): "4in6", (6, 4): "6in4"}[self.ip.version, self.outer.version]
 
     @property
     def between(self):
@@ -176,4 +182,9 @@ VARIANTS = {v.name: v for v in (
     Variant("masquerade6", V6, from_lan=1, masquerade=True, wan_mtu=1400, l4_checks=True),
     Variant("dnat6", V6, from_lan=1, dnat=True, lan_mtu=1400, wan_mtu=1600),
     Variant("both6", V6, from_lan=1, dnat=True, ports=True),
+    Variant("ip6ip6", V6, from_lan=1, tunnel=True, outer=V6, encaplimit=True, words=("encaplimit", "4")),
+    Variant("ip6ip6-nat", V6, from_lan=1, tunnel=True, outer=V6, masquerade=True, dnat=True, lan_mtu=1400,
+            words=("encaplimit", "none", "tos", "184", "ttl", "33", "flowlabel", "74565")),
+    Variant("4in6", from_lan=1, tunnel=True, outer=V6, words=("encaplimit", "none", "tos", "inherit"), dnat=True),
+    Variant("6in4", V6, from_lan=1, tunnel=True, masquerade=True, words=("tos", "inherit", "ttl", "inherit")),
 )}

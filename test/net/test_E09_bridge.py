@@ -35,10 +35,15 @@ def lab_b():
 
 
 def announce(lab, role):
-    """One gratuitous ARP: the station says where it is, and no more."""
+    """Gratuitous ARP until the router's bridge has heard it: the station says where it is, and no more."""
     mac, addr = bytes.fromhex(STATION.replace(":", "")), bytes(int(part) for part in L_ADDR.split("."))
     arp = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, mac, addr, bytes(6), addr)
-    Injector(lab[role], "la").send(arp, "ff:ff:ff:ff:ff:ff", STATION, 0x0806)
+    injector = Injector(lab[role], "la")
+
+    def heard():
+        injector.send(arp, "ff:ff:ff:ff:ff:ff", STATION, 0x0806)
+        return fdb_port(lab) == "p2"
+    wait_until(heard, 5, "the bridge has learnt the new port", 0.1)
 
 
 def fdb_port(lab):
@@ -81,7 +86,6 @@ def run():
         lab["L2"].ip("link set la up")
         heir = UdpPeer(lab["L2"], L_ADDR, 9, echo=False)
         announce(lab, "L2")
-        wait_until(lambda: fdb_port(lab) == "p2", 2, "the bridge has learnt the new port")
         wait_until(lambda: heir.got, CONVERGE_S, "datagrams follow the station")
         time.sleep(CONVERGE_S)
         wrong.clear()

@@ -5,7 +5,7 @@ import time
 import frames
 from lab import check_equal
 from labs import V4
-from peers import CLIENT, LAN, WAN, PeerLab, kind_of, packet
+from peers import LAN, WAN, PeerLab, kind_of, packet
 from raw import Injector, Sniffer
 
 STRANGER = {V4: "203.0.113.77", 6: "2001:db8:a::77"}
@@ -20,6 +20,7 @@ def run():
         plain = {str(far): arrivals(lab, far, at_client, inside) for far in targets}
         for name, seen in plain.items():
             check_equal({text: count for text, count in seen.items() if text in RIGHT}, RIGHT, f"{name}: slow path")
+        check_equal(plain["ipip"]["from an address of the router"], 0, "IPv4 from the router's own address")
         lab.go_fast()
         for far in targets:
             carried = [lab.carried(each, "reply") for each in lab.tunnels]

@@ -5,13 +5,14 @@ set -uo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: test/vm/run.sh [--kernel KERNEL] [--timeout N] [--results DIR] [TEST...]
+usage: test/vm/run.sh [--kernel KERNEL] [--timeout N] [--icount] [--results DIR] [TEST...]
 
 Runs the programs of build/ (or $FTCTL_BIN_DIR) on other kernels: each TEST of test/vm/tests (default: all) in a virtual
 machine of its own. Installs QEMU and fetches kernels where they are missing.
 
   --kernel KERNEL  6.1, 6.12, newest (default), the beginning of any version, or all (6.1, 6.12 and newest)
   --timeout N      seconds that each test may take (600)
+  --icount         the guest's clock counts instructions: nothing is late there when this machine is busy; one processor
   --results DIR    where `load` leaves what `ftctl doctor -j` said: KERNEL.doctor.json (see test/vm/doctor.py --table)
   --list           the names of the tests
 
@@ -34,6 +35,7 @@ while [ $# -gt 0 ]; do
       kernels=("${1:?--kernel needs a version}")
       [ "$1" != all ] || kernels=(6.1 6.12 newest)
       ;;
+    --icount) options+=(--icount) ;;
     --timeout) shift; options+=(--timeout "${1:?--timeout needs seconds}") ;;
     --results)
       shift

@@ -33,8 +33,6 @@ def main(arguments):
                 print(f"{row.name:26} {row.expect}")
             for row in rows.rerun(seed):
                 print(f"{row.name:26} {row.expect}, MTUs {row.mtus} (seed {seed})")
-            for row in rows.LATER:
-                print(f"{row.name:26} to come, needs {row.needs}")
             return 0
         if word == "--seed" and arguments:
             seed = int(arguments.pop(0))

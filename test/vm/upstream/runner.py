@@ -13,6 +13,7 @@ import traceback
 import judge
 import rows
 import rules
+import stages
 import topology
 from exchange import Exchange
 from lab import Failure, Skip, check, check_equal
@@ -37,7 +38,7 @@ class Bench:
         if self.mtus != row.mtus:
             topology.set_mtus(self.lab, row.mtus)
             self.mtus = row.mtus
-        topology.path_mtu_discovery(self.lab, row.pmtu)
+        topology.path_mtu_discovery(self.lab, row)
         if row.expect != "plain" and self.hook != row.hook:
             if not self.attached:
                 self.lab.start(deadline=PATIENCE_S)
@@ -54,8 +55,10 @@ class Bench:
         force = ("--force",) if row.hook == "xdp" else ()
         done = self.lab.ftctl_raw("attach", *devices, "--mode", row.hook, *force, as_json=True, timeout=PATIENCE_S)
         check(done.returncode == 0, f"ftctl attach {' '.join(devices)}: {done.stderr.strip()}")
-        hooks = {device["name"]: device["hook"] for device in json.loads(done.stdout)["devices"]}
-        check_equal(hooks, dict.fromkeys(devices, row.hook), "hooks")
+        answer = json.loads(done.stdout)
+        hooks = {device["name"]: device["hook"] for device in answer["devices"]}
+        below = [name for device in devices for name in answer["uppers"].get(device, [device])]
+        check_equal(hooks, dict.fromkeys(below, row.hook), "hooks")
 
     @contextlib.contextmanager
     def attached_for(self, row):
@@ -99,13 +102,13 @@ def run_row(bench, row, seed):
     """Returns a few words about what was seen."""
     lab = bench.ready(row)
     with contextlib.ExitStack() as stack:
-        for stage in row.stages:
-            stack.enter_context(topology.STAGES[stage](lab))
+        stack.enter_context(stages.changed(lab, row))
         stack.enter_context(bench.attached_for(row))
         rules.load(bench.router, row)
         bench.far.counters("netdev arrived", reset=True)
-        server = (topology.NS2, topology.PORT)
-        target = (topology.DNAT_ADDR, topology.DNAT_PORT) if row.nat in ("dnat", "both") else server
+        server = (topology.NS2[row.family], topology.PORT)
+        by_dnat = (topology.DNAT_ADDR[row.family], topology.DNAT_PORT)
+        target = by_dnat if row.nat in ("dnat", "both") else server
         try:
             exchange = Exchange(lab["ns1"], lab["ns2"], target, server, row.size, seed)
             stack.callback(exchange.abandon)
@@ -124,10 +127,10 @@ def chosen(patterns, seed):
     # XDP last: veths are changed for it.
     table = sorted(list(rows.ROWS) + rows.rerun(seed), key=lambda row: row.hook)
     if not patterns:
-        return table, list(rows.LATER)
+        return table
     unknown = [word for word in patterns if not any(fnmatch.fnmatch(row.name, word) for row in table)]
     check(not unknown, f"no row is called {' '.join(unknown)} (--list names them)")
-    return [row for row in table if any(fnmatch.fnmatch(row.name, word) for word in patterns)], []
+    return [row for row in table if any(fnmatch.fnmatch(row.name, word) for word in patterns)]
 
 
 def attempt(bench, row, seed, again=False):
@@ -154,7 +157,7 @@ def attempt(bench, row, seed, again=False):
 
 def run(patterns, seed):
     """The rows whose names match one of `patterns` (all when there is none). Returns 0, 1 or 77."""
-    table, later = chosen(patterns, seed)
+    table = chosen(patterns, seed)
     print(f"kernel {platform.release()}, ftctl of {os.environ.get('FTCTL_BIN_DIR', 'build')}, seed {seed}", flush=True)
     tally = {"ok": [], "FAIL": [], "SKIP": []}
     bench = Bench()
@@ -172,10 +175,8 @@ def run(patterns, seed):
             print(f"FAIL detach: {failure}")
     finally:
         bench.discard()
-    for row in later:
-        print(f"to come: {row.name}: needs {row.needs}")
     passed, failed, skipped = (len(tally[key]) for key in ("ok", "FAIL", "SKIP"))
-    print(f"{passed} rows passed, {failed} failed, {skipped} skipped, {len(later)} to come")
+    print(f"{passed} rows passed, {failed} failed, {skipped} skipped")
     for key, word in (("FAIL", "failed"), ("SKIP", "skipped")):
         if tally[key]:
             print(f"{word}: {' '.join(tally[key])}")
