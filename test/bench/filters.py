@@ -83,7 +83,7 @@ def by_test_runs(lab, mode):
 def by_iperf(lab, rounds):
     router = lab["R"]
     router.spawn("iperf3", "-s", "-B", RA_ADDR)
-    table = "table inet back {{ chain c {{ type filter hook {} priority {}; {} fib saddr . iif oif missing drop }} }}"
+    table = "table inet back {{ chain c {{ type filter hook {} priority {}; {} fib saddr . iif oif missing drop; }} }}"
 
     def nothing():
         router.run("nft", "delete", "table", "inet", "back", ok=False)

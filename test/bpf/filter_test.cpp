@@ -67,6 +67,10 @@ TEST_CASE("a rule takes effect on a live flow at once, and ends with it", "[filt
         // without the word a rule is about the outer header, with it about the inner one only
         Rig::get().set_filter(rules({std::string(inside ? "" : "inner ") + "src " + src_of(s) + " drop"}));
         expect_fast(s, s.packet());
+        // also where rules for what is inside exist
+        Rig::get().set_filter(rules(
+            {inside ? "src " + src_of(s) + " drop" : "dst 203.0.113.99 drop", "inner proto 99 accept"}));
+        expect_fast(s, s.packet());
         Rig::get().set_filter({});
         expect_fast(s, s.packet());
     }
