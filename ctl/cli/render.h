@@ -17,7 +17,7 @@ namespace ftctl {
 using Formatter = std::string (*)(const nlohmann::json &value);
 
 std::string plain(const nlohmann::json &value);     ///< text as it is, "-" for null
-std::string names(const nlohmann::json &value); // a list of names, with spaces between
+std::string names(const nlohmann::json &value);     // a list of names, with spaces between
 std::string number(const nlohmann::json &value);    ///< 1234567
 std::string amount(const nlohmann::json &value);    ///< 1.23M; decimal units
 std::string span(const nlohmann::json &value);      ///< seconds: 0.1s, 12s, 3m04s, 2h05m, 3d04h

@@ -112,7 +112,8 @@ TEST_CASE("a flow has exactly its own tags and session", "[encaps]")
             return;
         s.install();
         const Packet own = s.packet();
-        const auto other = [&](const char *what, const auto &change, std::initializer_list<unsigned> reasons) {
+        const auto other = [&](const char *what, const auto &change,
+                               std::initializer_list<unsigned> reasons) {
             INFO(what);
             Packet in = own;
             change(in);
@@ -121,16 +122,21 @@ TEST_CASE("a flow has exactly its own tags and session", "[encaps]")
         for (std::size_t at = 0; at < own.tags.size(); at += 4) {
             other("another VID", [at](Packet &p) { p.tags[at + 3] ^= 1; }, {FTCTL_R_NO_FLOW});
             other("a VID with another high bit", [at](Packet &p) { p.tags[at + 2] ^= 8; }, {FTCTL_R_NO_FLOW});
-            other("the other TPID", [at](Packet &p) {
-                const bool customer = p.tags[at] == 0x81;
-                p.tags[at] = customer ? 0x88 : 0x81;
-                p.tags[at + 1] = customer ? 0xa8 : 0x00;
-            }, {FTCTL_R_NO_FLOW});
+            other("the other TPID",
+                  [at](Packet &p) {
+                      const bool customer = p.tags[at] == 0x81;
+                      p.tags[at] = customer ? 0x88 : 0x81;
+                      p.tags[at + 1] = customer ? 0xa8 : 0x00;
+                  },
+                  {FTCTL_R_NO_FLOW});
         }
         if (own.tags.size() == 8)
-            other("the tags in the other order", [](Packet &p) {
-                p.tags = {p.tags[4], p.tags[5], p.tags[6], p.tags[7], p.tags[0], p.tags[1], p.tags[2], p.tags[3]};
-            }, {FTCTL_R_NO_FLOW});
+            other("the tags in the other order",
+                  [](Packet &p) {
+                      p.tags = {p.tags[4], p.tags[5], p.tags[6], p.tags[7],
+                                p.tags[0], p.tags[1], p.tags[2], p.tags[3]};
+                  },
+                  {FTCTL_R_NO_FLOW});
         if (!own.tags.empty())
             other("one tag less", [](Packet &p) { p.tags.resize(p.tags.size() - 4); }, {FTCTL_R_NO_FLOW});
         other("one tag more", [](Packet &p) { p.tag(0x8100, 5); }, {FTCTL_R_NO_FLOW, FTCTL_R_VLAN});

@@ -5,8 +5,8 @@
 
 #include <linux/fib_rules.h>
 #include <linux/if.h>
-#include <linux/if_ether.h>
 #include <linux/if_bridge.h>
+#include <linux/if_ether.h>
 #include <linux/if_link.h>
 #include <linux/if_tunnel.h>
 #include <linux/if_vlan.h>
@@ -462,21 +462,21 @@ TEST_CASE("bridges: stations, ports, VLANs", "[netlink]")
     head.ifi_family = AF_BRIDGE;
     head.ifi_index = 11;
     b.nest(IFLA_AF_SPEC, [&] {
-        for (const bridge_vlan_info info : {bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_BEGIN, 20},
-                                            bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 22},
-                                            bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 30},
-                                            bridge_vlan_info{BRIDGE_VLAN_INFO_PVID | BRIDGE_VLAN_INFO_UNTAGGED, 1},
-                                            bridge_vlan_info{BRIDGE_VLAN_INFO_UNTAGGED, 65535}})
+        for (const bridge_vlan_info info :
+             {bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_BEGIN, 20},
+              bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 22},
+              bridge_vlan_info{BRIDGE_VLAN_INFO_RANGE_END, 30},
+              bridge_vlan_info{BRIDGE_VLAN_INFO_PVID | BRIDGE_VLAN_INFO_UNTAGGED, 1},
+              bridge_vlan_info{BRIDGE_VLAN_INFO_UNTAGGED, 65535}})
             b.put(IFLA_BRIDGE_VLAN_INFO, &info, sizeof(info));
     });
     const auto vlans = parse_exact(b.bytes(), nl::parse_port_vlans);
     REQUIRE(vlans);
     CHECK(vlans->index == 11);
-    CHECK(vlans->vlans == std::vector<BridgeVlan>{{1, true, true},
-                                                  {20, false, false},
-                                                  {21, false, false},
-                                                  {22, false, false},
-                                                  {30, false, false}});
+    CHECK(
+        vlans->vlans ==
+        std::vector<BridgeVlan>{
+            {1, true, true}, {20, false, false}, {21, false, false}, {22, false, false}, {30, false, false}});
     const auto event = parse_exact(b.bytes(), nl::parse_rt_event);
     REQUIRE(event);
     REQUIRE(std::holds_alternative<PortChanged>(*event));
@@ -500,7 +500,9 @@ TEST_CASE("bridges: stations, ports, VLANs", "[netlink]")
     const Link port = link([](Builder &m) {
         m.text(IFLA_INFO_SLAVE_KIND, "bridge");
         m.nest(IFLA_INFO_SLAVE_DATA, [&] {
-            m.u8(IFLA_BRPORT_STATE, BR_STATE_FORWARDING).u8(IFLA_BRPORT_LOCKED, 1).u8(IFLA_BRPORT_VLAN_TUNNEL, 1);
+            m.u8(IFLA_BRPORT_STATE, BR_STATE_FORWARDING)
+                .u8(IFLA_BRPORT_LOCKED, 1)
+                .u8(IFLA_BRPORT_VLAN_TUNNEL, 1);
         });
     });
     CHECK(port.port == BridgePort{true, true, true});
