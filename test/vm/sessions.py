@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""PPPoE sessions with pppd at both ends: pppoe-server, in user space, at the far end, the kernel's PPPoE at the near."""
+"""PPPoE sessions with pppd at both ends: pppoe-server in user space at the far end, the kernel's PPPoE here."""
 import os
 import socket
 

@@ -140,7 +140,7 @@ def run():
         other, _peer, live = fast_flow(lab, 1, 40002)
         check_equal(live["orig"]["push"]["pppoe"]["session"], third, "the session of ppp1")
         check_fast(lab, other)
-        # A new daemon knows of neither: where it assumes the wrong one, nothing is seen to leave, and the next has a try.
+        # A new daemon knows of neither: where it assumes the wrong one, nothing is seen to leave, and it tries another.
         lab.stop()
         lab.start()
         for unit, sport, session in ((1, 40003, third), (0, 40004, second)):
