@@ -123,6 +123,9 @@ static __always_inline int forward(struct context *ctx)
 	}
 
 	reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
+	/* One with an encapsulation limit of its own makes a tunnel without one lower path MTUs: the daemon asks. */
+	if (unlikely(reason == FTCTL_R_IP_OPTIONS) && cfg->tunnels && !cfg->options && !cfg_dry)
+		cfg->options = 1;
 	if (reason)
 		goto unknown;
 	found = flow_find(&pkt.key, &ref);

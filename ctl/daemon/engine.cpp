@@ -219,10 +219,22 @@ void Engine::every_second()
         return;
     connections_->every_second();
     guess_pppoe();
+    follow_options();
     devices_->check_offloads();
     poll_underlays();
     publish_drops();
     (void)server_->dispatch();
+}
+
+/// ip6_tnl_xmit() gives a packet that brings an encapsulation limit one outside as well, also in a tunnel
+/// that has none, and notes the smaller path MTU for the packet's destination: not announced either.
+void Engine::follow_options()
+{
+    if (!std::exchange(datapath_->config().options, 0U))
+        return;
+    for (const auto &[index, link] : kernel_->links())
+        if (link.tunnel && outer_family(link.tunnel->mode) == AF_INET6 && !link.tunnel->encap_limit)
+            dirty_.devices.push_back(index);
 }
 
 /// A session that ends or begins is not announced by the kernel.

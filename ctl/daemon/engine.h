@@ -50,6 +50,7 @@ class Engine {
     void poll_underlays();
     void poll_pppoe();
     void guess_pppoe();
+    void follow_options();
     Status save();
 
     /* engine_events.cpp: what changed, gathered and followed at most every few milliseconds */

@@ -383,7 +383,7 @@ struct ftctl_config {
 	ftctl_u32 filter;	  /* rules of the early filter in use: 0: none, else 1 + index (filter.h) */
 	ftctl_u32 multipath;	  /* FTCTL_MULTIPATH_*: families of which some route has several next hops */
 	ftctl_u32 rpf;		  /* attachments with a reverse path filter */
-	ftctl_u32 pad;
+	ftctl_u32 options;	  /* set by programs: a packet with options or extension headers came by */
 	/* local addresses, as a set of ftctl_local_bit(): a set bit may stand for others as well */
 	ftctl_u32 local[FTCTL_LOCAL_BITS / 32];
 };

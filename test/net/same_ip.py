@@ -143,7 +143,9 @@ class V6:
     l_host, w_host, r_lan, r_wan = "2001:db8:1::2", "2001:db8:2::2", "2001:db8:1::1", "2001:db8:2::1"
     virtual = "2001:db8:3::10"
     tun_r, tun_host = "2001:db8:a::1", "2001:db8:a::2"
-    through = "addr add 2001:db8:a::1/128 dev tun0 nodad\nroute add 2001:db8:a::/64 dev tun0"
+    # The link-local address of an ip6tnl device is drawn at random; R answers with it.
+    through = "addr add fe80::a:1/64 dev tun0 nodad\naddr add 2001:db8:a::1/128 dev tun0 nodad\n" \
+              "route add 2001:db8:a::/64 dev tun0"
     link_local = "fe80::"  # hosts of either side have one as well
     router = frozenset(map(frames.addr, (r_lan, r_wan, tun_r)))
     _reports = frames.addr("ff02::16")

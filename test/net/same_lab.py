@@ -123,7 +123,7 @@ class Router(lab.Lab):
         ip = self.variant.ip
         if words:
             self["R"].ip("link add tun0 " + words)
-        self["R"].ip("link set tun0 up\n" + ip.through)
+        self["R"].ip("link set tun0 addrgenmode none\nlink set tun0 up\n" + ip.through)
         # An IPv6 address is there only once a worker of the kernel has been at it.
         lab.wait_until(lambda: ip.tun_r in self["R"].ip("-%d route show table local" % ip.version), 20,
                        "tun0 has its address")
