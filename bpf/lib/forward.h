@@ -123,7 +123,8 @@ static __always_inline int forward(struct context *ctx)
 	}
 
 	reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
-	/* One with an encapsulation limit of its own makes a tunnel without one lower path MTUs: the daemon asks. */
+	/* One with an encapsulation limit of its own makes a tunnel without one lower path MTUs: the daemon
+	 * asks. */
 	if (unlikely(reason == FTCTL_R_IP_OPTIONS) && cfg->tunnels && !cfg->options && !cfg_dry)
 		cfg->options = 1;
 	if (reason)

@@ -148,6 +148,9 @@ class Pair:
         if self.round_no == 0 and self.variant.learnt:
             self._learn()
             self.warm_up()
+        if self.round_no == 0 and self.variant.gets_options:
+            self._bring_options()
+            self.warm_up()
 
     def _must_pass(self, extra, conn, direction):
         """A packet that has to come out, translated as the variant says, at both routers."""
@@ -172,6 +175,14 @@ class Pair:
                 if conn.proto == UDP:
                     self._must_pass({}, conn, "o")
                     self._must_pass({}, conn, "r")
+
+    def _bring_options(self):
+        """Each destination behind the tunnel gets a packet with an encapsulation limit of its own."""
+        found = self.try_recipes([{"conn": conn.index, "dir": direction, "ext": [[60, "00040104010100"]], "len": 50}
+                                  for conn in self.conns for direction in "or" if conn.sender(direction) == "L"])
+        if found:
+            raise DifferenceFound([], found)
+        time.sleep(2.2)  # asked for once a second, and followed a moment later
 
     def _learn(self):
         """A router behind W says that the tunnel's packets are too large (RFC 1191, 8201)."""

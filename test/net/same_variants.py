@@ -86,7 +86,17 @@ class Variant:
         if side == "L":
             return self.lan_mtu
         room = self.outer.head + (8 if self.encaplimit else 0) if self.tunnel else 0
-        return self.limit or self.wan_mtu - room
+        if not self.gets_options:
+            return self.limit or self.wan_mtu - room
+        most = (self.learnt or self.wan_mtu) - room - 8
+        return min(self.limit, most) if self.limit else most
+
+    @property
+    def gets_options(self):
+        """A kernel's tunnel without encapsulation limit, in which a packet that brings one gets the option: from then
+        on the kernel counts with 8 bytes less for that packet's destination."""
+        return bool(self.tunnel and not self.needs_daemon and self.outer.version == 6 and self.ip.version == 6
+                    and not self.encaplimit and self.fast)
 
     @property
     def mode(self):
