@@ -23,6 +23,7 @@ from rig import FRAMEGEN, Rig, conntrack_sizes  # noqa: E402
 
 BATCH = 64
 WARM = 20000  # frames at least before something is timed
+REPEATS = 3  # at each visit of a path
 BUSY = 0.95  # less of its processor than this: the figures say little
 DESCRIPTION = """\
 How long does a router take for a packet? Nanoseconds on this machine, for the same traffic on each of these paths:
@@ -106,7 +107,7 @@ class Run:
     def __init__(self, args, env):
         self.args, self.env = args, env
         self.rows, self.failed = [], []
-        self.seconds = 0.1 if args.quick or args.smoke else 0.2
+        self.seconds = 0.05 if args.quick or args.smoke else 0.1
         # Frames need no ksoftirqd, which must not starve, since 6.4.
         release = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", env["kernel"]).groups())
         self.policy = ["-R"] if release >= (6, 4) else []
@@ -116,34 +117,39 @@ class Run:
         if line not in self.env["notes"]:
             self.env["notes"].append(line)
 
+    def fail(self, line):
+        self.failed.append(line)
+        say(f"  FAILED: {line}")
+
     def once(self, router, cell):
-        """Nanoseconds per packet of a path, and the proof that they are that path's."""
+        """Nanoseconds per packet of a path, a few times, and the proof that they are that path's."""
         before = router.forwarded()
         warm = max(WARM, cell.flows * (8 if cell.order == "train8" else 1))
-        rounds = router.send(cell, router.case.up, warm, *self.policy, "-b", str(BATCH), "-r", "2", "-d", str(self.seconds))
+        rounds = router.send(cell, router.case.up, warm, *self.policy, "-b", str(BATCH), "-r", str(1 + REPEATS), "-d",
+                             str(self.seconds))
         slow = router.forwarded() - before
         total = sum(sent for _ns, _cpu, sent, _arrived in rounds)
-        ns, cpu, sent, arrived = rounds[-1]
-        check(arrived == sent, f"{arrived} of {sent} frames arrived")
+        for _ns, _cpu, sent, arrived in rounds[1:]:  # the first is for warming up
+            check(arrived == sent, f"{arrived} of {sent} frames arrived")
         if router.path.hook and not router.case.miss:
             # One packet of each flow, the trickle, may have been due.
             check(slow <= cell.flows + total // 100, f"the stack forwarded {slow} of {total} packets: not fast")
         elif not router.path.bare:
             check(slow >= total, f"the stack forwarded only {slow} of {total} packets")
-        self.shares.append(cpu / ns)
-        return ns
+        self.shares += [cpu / ns for ns, cpu, _sent, _arrived in rounds[1:]]
+        return [ns for ns, _cpu, _sent, _arrived in rounds[1:]]
 
     def cell(self, rig, cell):
         values = {router: [] for router in rig.routers}
         for _round in range(self.env["rounds"]):
             for router, measured in values.items():
                 try:
-                    measured.append(self.once(router, cell))
+                    measured += self.once(router, cell)
                 except (Failure, subprocess.TimeoutExpired) as error:
-                    self.failed.append(f"{title((rig.case.name, cell.flows, cell.size, cell.order))}: "
-                                       f"{router.path.name}: {error}")
+                    self.fail(f"{title((rig.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}: "
+                              f"{error}")
         for router, measured in values.items():
-            if len(measured) == self.env["rounds"]:
+            if len(measured) == self.env["rounds"] * REPEATS:
                 self.rows.append({
                     "scenario": rig.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,
                     "order": cell.order, "ns": round(statistics.median(measured), 1), "ns_min": round(min(measured), 1),
@@ -177,7 +183,7 @@ class Run:
             try:
                 self.scenario(name)
             except (Failure, subprocess.TimeoutExpired) as error:
-                self.failed.append(f"{name}: {error}")
+                self.fail(f"{name}: {error}")
             say(f"  {time.monotonic() - began:.0f} s")
             self.save()
         share = statistics.median(self.shares) if self.shares else 1
