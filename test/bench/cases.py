@@ -6,10 +6,11 @@ import struct
 import shapes
 from frames import ETH_IP, mac
 
-MACS = {"lan": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01", "wan": "02:00:00:00:02:02"}
-# Flow number n has port NEAR_PORT + n % 2**14 on the client's side and FAR_PORT - n % 2**14 on the server's. The client's
-# address grows by n / 2**14 and the server's falls by as much. So checksums stay, unless NAT hides the client.
-LOW_BITS, ADDRESSES = 14, 64
+MACS = {"lan": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02",
+        "wan0": "02:00:00:00:02:01", "wan": "02:00:00:00:02:02"}
+# Flow number n has port NEAR_PORT + n % 2**14 on the client's side and FAR_PORT - n % 2**14 on the server's. The
+# client's address grows by n / 2**14 and the server's falls by as much. So checksums stay, unless NAT hides the client.
+ADDRESSES = 64
 NEAR_PORT, FAR_PORT = 16384, 49151
 PAYLOAD = 4  # at least: the witness tells packets without an ID by it. So one of IPv6 has 70 bytes, not 64
 FCS = 4  # bytes that the wire adds, and the sizes of frames contain

@@ -62,7 +62,8 @@ class Router:
         lab, number = self.rig.lab, self.number
         lab.veth("lan", f"lan{number}", self.role, "lan0", f"address {MACS['lan']}", f"address {MACS['lan0']}")
         lab.veth("wan", f"wan{number}", self.role, "wan0", f"address {MACS['wan']}", f"address {MACS['wan0']}")
-        for role, device in (("lan", f"lan{number}"), ("wan", f"wan{number}"), (self.role, "lan0"), (self.role, "wan0")):
+        for role, device in (("lan", f"lan{number}"), ("wan", f"wan{number}"), (self.role, "lan0"),
+                             (self.role, "wan0")):
             # NAPI, without which a veth takes no XDP frames. The MTU: tunnels' headers come on top of 1500 bytes.
             lab[role].run("ip", "link", "set", device, "mtu", "1600")
             lab[role].run("ethtool", "-K", device, "gro", "on")
@@ -84,7 +85,8 @@ class Router:
         nodad = " nodad" if ip.version == 6 else ""
         prefix, first = ip.client[:-1], int(ip.client[-1])  # 192.0.2.2, 2001:db8:1::2
         form = "d" if ip.version == 4 else "x"
-        lines = [f"addr add {ip.lan_router}/{ip.bits} dev lan0{nodad}", f"addr add {ip.wan_near}/{ip.bits} dev wan0{nodad}",
+        lines = [f"addr add {ip.lan_router}/{ip.bits} dev lan0{nodad}",
+                 f"addr add {ip.wan_near}/{ip.bits} dev wan0{nodad}",
                  f"neigh add {ip.wan_far} lladdr {MACS['wan']} nud permanent dev wan0"]
         lines += [f"neigh add {prefix}{first + i:{form}} lladdr {MACS['lan']} nud permanent dev lan0"
                   for i in range(ADDRESSES)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a benchmark sends: addresses, headers, tunnels. Both benchmarks, test/bench and test/vm/bench, choose from it."""
+"""What a benchmark sends: addresses, headers, tunnels. Both test/bench and test/vm/bench choose from it."""
 import dataclasses
 
 from frames import ETH_IP, ETH_IPV6, IPIP, IPV6, UDP, ethernet, ipv4, ipv6, udp

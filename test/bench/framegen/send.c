@@ -259,7 +259,7 @@ static int prepare(struct sender *sender)
         CPU_SET(sender->cpu, &cpus);
     if (sender->cpu >= 0 && sched_setaffinity(0, sizeof(cpus), &cpus) != 0)
         return fail("that processor", errno);
-    if (sched_setscheduler(0, sender->policy, &priority) != 0)
+    if (sched_setscheduler(0, sender->policy, &priority) != 0 && sender->policy != SCHED_FIFO)
         return fail("the scheduling policy", errno);
     return sender->samples ? sampler_open(&sender->sampler) : 0;
 }
