@@ -108,4 +108,9 @@ def text(result):
     table = musts(rows)
     if len(table) > 1:
         lines += ["", "Figures that are to hold on an idle machine", *aligned(table)]
+    if env["bulking"]:
+        lines += ["", "Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take"]
+        lines += aligned([["scenario", "flows", "frames", "dropped"]] + [
+            [each["scenario"], str(each["flows"]), str(each["frames_per_flush"]), str(each["dropped"])]
+            for each in env["bulking"]])
     return "\n".join(lines + [""] + [f"note: {note}" for note in env["notes"]])

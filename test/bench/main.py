@@ -84,7 +84,7 @@ def environment(args):
             "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
             "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
             "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
-            "quick": args.quick, "notes": []}
+            "quick": args.quick, "bulking": [], "notes": []}
 
 
 def names_of(args):
@@ -139,6 +139,14 @@ class Run:
         self.shares += [cpu / ns for ns, cpu, _sent, _arrived in rounds[1:]]
         return [ns for ns, _cpu, _sent, _arrived in rounds[1:]]
 
+    def bulking(self, router, cell):
+        """How many frames the router's device takes at a time; not while something is timed."""
+        *_ns, sent, arrived, flushes, frames, dropped = router.send(cell, router.case.up, WARM, "-F", "-r", "2")[-1]
+        check(arrived == sent, f"{arrived} of {sent} frames arrived")
+        check(flushes > 0, "no flush of a device map was seen")
+        self.env["bulking"].append({"scenario": router.case.name, "flows": cell.flows, "batch": BATCH,
+                                    "frames_per_flush": round(frames / flushes, 2), "dropped": dropped})
+
     def cell(self, rig, cell):
         values = {router: [] for router in rig.routers}
         for _round in range(self.env["rounds"]):
@@ -149,6 +157,11 @@ class Run:
                     self.fail(f"{title((rig.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}: "
                               f"{error}")
         for router, measured in values.items():
+            if router.path.name == "ftctl-xdp" and measured and cell.flows <= 16 and not router.case.miss:
+                try:
+                    self.bulking(router, cell)
+                except (Failure, subprocess.TimeoutExpired) as error:
+                    self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
             if len(measured) == self.env["rounds"] * REPEATS:
                 self.rows.append({
                     "scenario": rig.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,

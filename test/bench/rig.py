@@ -170,7 +170,7 @@ class Router:
         return total + sum(int(line.split()[1]) for line in six.splitlines() if line.startswith("Ip6OutForwDatagrams"))
 
     def send(self, cell, up, count, *options):
-        """Runs framegen; [(ns, cpu ns, sent, arrived)] of its rounds."""
+        """Runs framegen; [(ns, cpu ns, sent, arrived, ...)] of its rounds."""
         case = self.case.toward(up)
         frame = case.build(True, cell.size)
         source, sink = ("lan", "wan") if up else ("wan", "lan")
@@ -184,8 +184,8 @@ class Router:
             argv += ["-v", field]
         done = self.rig.lab[source].run(FRAMEGEN, "send", *argv, f"{source}{self.number}", str(count), frame.hex(),
                                         timeout=300)
-        return [(float(ns), float(cpu), int(sent), int(arrived))
-                for ns, cpu, sent, arrived in map(str.split, done.stdout.splitlines())]
+        return [(float(ns), float(cpu), *map(int, counts))
+                for ns, cpu, *counts in map(str.split, done.stdout.splitlines())]
 
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""

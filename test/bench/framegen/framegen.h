@@ -56,6 +56,16 @@ int load_tc_redirect(int ifindex);
 /* counter: gets the map, whose only value is of each processor. */
 int load_sink(const struct match *match, int *counter);
 
+/* What routers between generator and end gave to devices at XDP. */
+struct flushes {
+    __u64 count, sent, dropped;
+};
+
+/* A map for flushes_read(), or negative, with a message. */
+int flushes_open(void);
+struct flushes flushes_read(int map);
+int load_flush_counter(int map, int ifindex_offset, int pid);
+
 struct sampler {
     int fd;
     void *ring;

@@ -228,3 +228,40 @@ int load_sink(const struct match *match, int *counter)
     emit_exit(&prog);
     return load(&prog, BPF_PROG_TYPE_XDP);
 }
+
+int load_flush_counter(int map, int ifindex_offset, int pid)
+{
+    struct program prog = {.count = 0};
+    size_t other, own;
+
+    emit_alu_reg(&prog, BPF_MOV, LOW, 1);
+    emit_call(&prog, BPF_FUNC_get_current_pid_tgid);
+    emit_alu(&prog, BPF_RSH, 0, 32);
+    emit(&prog, BPF_JMP | BPF_JNE | BPF_K, 0, 0, 0, pid);
+    other = prog.count - 1;
+    /* Arguments of the tracepoint: from, to, sent, drops, err. */
+    emit(&prog, BPF_LDX | BPF_MEM | BPF_DW, 3, LOW, 0, 0);
+    emit_alu(&prog, BPF_ADD, 3, ifindex_offset);
+    emit_alu(&prog, BPF_MOV, 2, 4);
+    emit_alu_reg(&prog, BPF_MOV, 1, BPF_REG_10);
+    emit_alu(&prog, BPF_ADD, 1, -8);
+    emit_call(&prog, BPF_FUNC_probe_read_kernel);
+    emit(&prog, BPF_LDX | BPF_MEM | BPF_W, 1, BPF_REG_10, -8, 0);
+    emit(&prog, BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 0, 1); /* the loopback device is 1 in every namespace */
+    own = prog.count - 1;
+    emit_imm64(&prog, HIGH, BPF_PSEUDO_MAP_VALUE, (__u64)map);
+    for (__s16 at = 0; at < 24; at += 8) {
+        if (at == 0)
+            emit_alu(&prog, BPF_MOV, 1, 1);
+        else
+            emit(&prog, BPF_LDX | BPF_MEM | BPF_DW, 1, LOW, (__s16)(at + 8), 0);
+        emit(&prog, BPF_LDX | BPF_MEM | BPF_DW, 2, HIGH, at, 0);
+        emit_alu_reg(&prog, BPF_ADD, 2, 1);
+        emit(&prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 2, at, 0);
+    }
+    land(&prog, other);
+    land(&prog, own);
+    emit_alu(&prog, BPF_MOV, 0, 0);
+    emit_exit(&prog);
+    return load(&prog, BPF_PROG_TYPE_RAW_TRACEPOINT);
+}

@@ -21,6 +21,7 @@ struct sender {
     const char *samples; /* file, or NULL */
     const char *sink;    /* NETNS:DEV:ETHERTYPE:PROTO, or NULL */
     int counter;         /* map of the sink, or -1 */
+    int flushes;         /* map that counts them, -1: nobody asked */
     int cpu;             /* -1: any */
     int policy;          /* SCHED_IDLE, SCHED_FIFO, or SCHED_OTHER */
 };
@@ -95,6 +96,9 @@ static int parse_option(int option, struct sender *sender)
     case 'i':
         sender->policy = SCHED_IDLE;
         return 0;
+    case 'F':
+        sender->flushes = flushes_open();
+        return sender->flushes < 0 ? -1 : 0;
     case 'R':
         sender->policy = SCHED_FIFO;
         return 0;
@@ -107,7 +111,7 @@ static int parse(int argc, char **argv, struct sender *sender)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:c:iR")) != -1)
+    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:c:iRF")) != -1)
         if (parse_option(option, sender) != 0)
             return -1;
     if (argc - optind != 3)
@@ -230,6 +234,7 @@ static int run_rounds(struct sender *sender)
 
     for (__u32 round = 0; round < sender->rounds; round++) {
         __u64 before = settle(sender), time, cpu;
+        struct flushes first = flushes_read(sender->flushes), last;
         int error;
 
         if (sender->samples && round == 1)
@@ -241,8 +246,13 @@ static int run_rounds(struct sender *sender)
         time = clock_ns(CLOCK_MONOTONIC) - time;
         if (error)
             return error;
-        printf("%.2f %.2f %u %llu\n", (double)time / count, (double)cpu / count, count,
-               (unsigned long long)(settle(sender) - before));
+        printf("%.2f %.2f %u %llu", (double)time / count, (double)cpu / count, count,
+               settle(sender) - before);
+        last = flushes_read(sender->flushes);
+        if (sender->flushes >= 0)
+            printf(" %llu %llu %llu", last.count - first.count, last.sent - first.sent,
+                   last.dropped - first.dropped);
+        putchar('\n');
         if (round == 0 && sender->seconds > 0 && sender->seconds * 1e9 > (double)time)
             count = (__u32)(sender->seconds * 1e9 / ((double)time / count));
     }
@@ -266,7 +276,8 @@ static int prepare(struct sender *sender)
 
 int cmd_send(int argc, char **argv)
 {
-    static struct sender sender = {.batch = 64, .rounds = 1, .flows = {.count = 1}, .counter = -1, .cpu = -1};
+    static struct sender sender = {
+        .batch = 64, .rounds = 1, .flows = {.count = 1}, .counter = -1, .flushes = -1, .cpu = -1};
     int ifindex, code;
 
     if (parse(argc, argv, &sender) != 0) {
