@@ -39,6 +39,14 @@ MUSTS = (
 )
 
 
+# (what, path, against path): the ratio that must be reached, and is aimed at.
+STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kernel-ct-masq"): (1.15, 1.3),
+           ("tcp-local", "attached", "none"): (0.97, 1.0)}
+# what: at least (1) or at most (-1); the figures for memory and resync are those of 1 048 576 connections.
+CONNECTIONS = {"admitted": (1, 50000, 150000), "overruns": (-1, 0, 0), "maps": (-1, 300, 240),
+               "daemon's memory": (-1, 500, 300), "resync": (-1, 10, 3)}
+
+
 class Rows:
     def __init__(self, rows):
         self.rows = {self.key(row): row for row in rows}
@@ -98,6 +106,22 @@ def musts(rows):
     return table
 
 
+def secondary_musts(rows):
+    medians = {(row["what"], row["path"]): row["median"] for row in rows}
+    table = []
+    for (what, path, against), (must, aim) in STREAMS.items():
+        mine, theirs = medians.get((what, path)), medians.get((what, against))
+        if mine and theirs:
+            table.append([f"{what}: {path} against {against}", f"{mine / theirs:.2f}", f">= {must:.2f}", f"{aim:.2f}",
+                          "" if mine / theirs >= must else "missed"])
+    for (what, path), value in medians.items():
+        if what in CONNECTIONS and not path.startswith("200000"):
+            sign, must, aim = CONNECTIONS[what]
+            table.append([f"{what}: {path}", f"{value:g}", f"{'>=' if sign > 0 else '<='} {must}", str(aim),
+                          "" if value * sign >= must * sign else "missed"])
+    return table
+
+
 def text(result):
     env, rows = result["env"], Rows(result["rows"])
     lines = [f"kernel {env['kernel']}, {env['cpu']} ({env['cpus']} processors), commit {env['commit']}, {env['date']}",
@@ -105,12 +129,16 @@ def text(result):
              "generator, router and end take"]
     for cell in rows.cells:
         lines += ["", title(cell), *aligned(cell_table(rows, cell))]
-    table = musts(rows)
-    if len(table) > 1:
-        lines += ["", "Figures that are to hold on an idle machine", *aligned(table)]
     if env["bulking"]:
         lines += ["", "Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take"]
         lines += aligned([["scenario", "flows", "frames", "dropped"]] + [
             [each["scenario"], str(each["flows"]), str(each["frames_per_flush"]), str(each["dropped"])]
             for each in env["bulking"]])
+    if env["secondary"]:
+        lines += ["", "Beside", *aligned([["what", "path", "median", "min-max", "unit"]] + [
+            [each["what"], each["path"], f"{each['median']:g}", f"{each['min']:g}-{each['max']:g}", each["unit"]]
+            for each in env["secondary"]])]
+    table = musts(rows) + secondary_musts(env["secondary"])
+    if len(table) > 1:
+        lines += ["", "Figures that are to hold on an idle machine", *aligned(table)]
     return "\n".join(lines + [""] + [f"note: {note}" for note in env["notes"]])

@@ -20,6 +20,7 @@ from cases import CASES, FULL, LEFT_OUT, MILLION, PATHS, QUICK, SMOKE  # noqa: E
 from figures import text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from rig import FRAMEGEN, Rig, conntrack_sizes  # noqa: E402
+from secondary import SECONDARY  # noqa: E402
 
 BATCH = 64
 WARM = 20000  # frames at least before something is timed
@@ -66,8 +67,8 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
-        if name not in CASES and name not in LEFT_OUT:
-            parser.error(f"no scenario {name}; there are: {' '.join([*CASES, *LEFT_OUT])}")
+        if name not in {*CASES, *LEFT_OUT, *SECONDARY}:
+            parser.error(f"no scenario {name}; there are: {' '.join([*CASES, *SECONDARY, *LEFT_OUT])}")
     if args.rounds is not None and args.rounds < 1:
         parser.error("--rounds: 1 or more")
     return args
@@ -84,7 +85,7 @@ def environment(args):
             "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
             "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
             "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
-            "quick": args.quick, "bulking": [], "notes": []}
+            "quick": args.quick, "bulking": [], "secondary": [], "notes": []}
 
 
 def names_of(args):
@@ -94,7 +95,7 @@ def names_of(args):
     if args.smoke:
         return ["nat4"]
     return [case.name for case in CASES.values() if case.quick or not args.quick] + (
-        [] if args.quick else list(LEFT_OUT))
+        [] if args.quick else [*SECONDARY, *LEFT_OUT])
 
 
 def cells_of(args, name):
@@ -192,9 +193,13 @@ class Run:
                 self.note(f"{name}: left out: {LEFT_OUT[name]}")
                 continue
             began = time.monotonic()
-            say(f"{name}: {CASES[name].text}")
+            say(f"{name}: {SECONDARY[name].__doc__ if name in SECONDARY else CASES[name].text}")
             try:
-                self.scenario(name)
+                if name in SECONDARY:
+                    flows = max(self.args.flows or [131072])
+                    self.env["secondary"] += SECONDARY[name](self.env["rounds"], flows)
+                else:
+                    self.scenario(name)
             except (Failure, subprocess.TimeoutExpired) as error:
                 self.fail(f"{name}: {error}")
             say(f"  {time.monotonic() - began:.0f} s")
@@ -217,6 +222,8 @@ def main():
     if args.list:
         for case in CASES.values():
             print(f"{case.name:14} {case.text}")
+        for name, function in SECONDARY.items():
+            print(f"{name:14} {function.__doc__}")
         for name, why in LEFT_OUT.items():
             print(f"{name:14} (left out: {why})")
         return 0
@@ -237,7 +244,7 @@ def main():
     print(text({"env": run.env, "rows": run.rows}))
     for failed in run.failed:
         print(f"FAILED: {failed}")
-    return 1 if run.failed or not run.rows else 0
+    return 1 if run.failed or not (run.rows or run.env["secondary"]) else 0
 
 
 sys.exit(main())

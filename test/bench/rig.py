@@ -259,14 +259,17 @@ class Rig:
             router.end()
         self.lab.__exit__(*error)
 
-    def admit(self, cell):
-        """The cell's flows are there, on every path."""
-        tracked = sum(router.path.conntrack for router in self.routers)
-        buckets = max(65536, cell.flows * tracked)  # all routers share the table
+    def size(self, flows):
+        """Room in conntrack for so many connections of each router; all of them share its table."""
+        buckets = max(65536, flows * sum(router.path.conntrack for router in self.routers))
         if global_sysctl("nf_conntrack_buckets") < buckets:
             global_sysctl("nf_conntrack_buckets", buckets)
         if global_sysctl("nf_conntrack_max") < 2 * buckets:
             global_sysctl("nf_conntrack_max", 2 * buckets)
+
+    def admit(self, cell):
+        """The cell's flows are there, on every path."""
+        self.size(cell.flows)
         for router in self.routers:
             router.first(cell)
         time.sleep(ASSURED_S)
