@@ -17,6 +17,7 @@ enum {
     REWRITE_MAX = 160,
     BATCH_MAX = 256, /* BPF_PROG_TEST_RUN's own bound */
     FIELDS_MAX = 8,
+    PORTIONS = 20, /* a second, of paced frames */
     /* A flow's number: LOW_BITS of it make ports, the others addresses. */
     LOW_BITS = 14,
     FLOWS_MAX = 1 << 20,

@@ -23,7 +23,7 @@ const char usage[] =
     "  -b BATCH     frames between two flushes (64)\n"
     "  -r ROUNDS    how often (1)\n"
     "  -d SECONDS   after the first round, as many frames as take so long, but no fewer than COUNT\n"
-    "  -p RATE      no more frames a second than this\n"
+    "  -p RATE      no more frames a second than this, a twentieth of them at a time\n"
     "  -f FLOWS     a power of two, with -v; all are visited before one comes again, in an order without "
     "pattern\n"
     "  -t TRAIN     a power of two: so many frames of a flow follow each other (1)\n"

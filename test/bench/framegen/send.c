@@ -209,13 +209,15 @@ static int run(const struct sender *sender, __u32 count)
     return error ? fail("BPF_PROG_TEST_RUN with live frames", error) : 0;
 }
 
-/* In small portions, each when it is due. */
+/* In portions, each when it is due. The kernel takes some 25 ms to begin and end one, so that they cannot be
+ * small. */
 static int run_paced(const struct sender *sender, __u32 count)
 {
     __u64 due = clock_ns(CLOCK_MONOTONIC);
+    __u32 most = sender->rate / PORTIONS + 1;
 
     for (__u32 sent = 0; sent < count;) {
-        __u32 portion = count - sent < sender->batch ? count - sent : sender->batch;
+        __u32 portion = count - sent < most ? count - sent : most;
         struct timespec until;
 
         if (run(sender, portion) != 0)
