@@ -237,10 +237,12 @@ class Lab:
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is not None and not issubclass(kind, Skip):
-            with contextlib.suppress(Exception):
-                self.explain_failure()
-        self.close()
+        try:
+            if kind is not None and not issubclass(kind, Skip):
+                with contextlib.suppress(Exception):
+                    self.explain_failure()
+        finally:  # a signal may end the explanation
+            self.close()
 
     def __getitem__(self, role):
         return self.spaces[role]

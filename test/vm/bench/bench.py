@@ -11,7 +11,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 VM = os.path.dirname(HERE)
 REPO = os.path.dirname(os.path.dirname(VM))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(VM), "net")]
+sys.path[:0] = [HERE] + [os.path.join(os.path.dirname(VM), name) for name in ("bench", "net")]
 
 from report import profile_table, rewrite, text_table  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402

@@ -17,7 +17,8 @@ import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(os.path.dirname(HERE)), "net")]
+TEST = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(TEST, "bench"), os.path.join(TEST, "net")]
 BUILD = os.environ["FTCTL_BIN_DIR"]
 MEMORY = "/dev/shm/ftctl-bench"  # programs are copied there
 os.environ["FTCTL_BIN_DIR"] = MEMORY
@@ -26,7 +27,8 @@ from frames import mac  # noqa: E402
 from lab import Failure, check, check_equal, wait_until  # noqa: E402
 from pktgen import Stream, send  # noqa: E402
 from profiles import by_function  # noqa: E402
-from scenarios import L3_LENGTH, PORT, SCENARIOS, TUNNELS, VLAN  # noqa: E402
+from scenarios import L3_LENGTH, SCENARIOS  # noqa: E402
+from shapes import PORT, TUNNELS, VLAN  # noqa: E402
 from topology import MACS, build, make, rules  # noqa: E402
 from traffic import UdpFlow, UdpPeer  # noqa: E402
 
@@ -134,15 +136,17 @@ class Bench:
         """As it arrives at the router or, but for TTL and MACs, as it leaves it."""
         role, _device, router_device = self.source
         outside = self.scenario.up == leaving
-        return self.scenario.frame(mac(MACS[router_device]), mac(MACS[role]), self.sport, outside)
+        return self.scenario.frame(mac(MACS[router_device]), mac(MACS[role]), self.sport, outside, L3_LENGTH)
 
-    def framegen(self, frame, *samples):
+    def framegen(self, frame, samples=None):
         """Nanoseconds per frame of each round; the first round is for warming up and left out."""
         role, device, _router_device = self.source
-        numbers = [str(self.options["batch"]), str(self.options["rounds"] + 1)]
-        done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", device, str(self.options["frames"]),
-                                  frame.hex(), *numbers, *samples, timeout=600)
-        return [float(line) for line in done.stdout.split()][1:]
+        options = ["-i", "-b", str(self.options["batch"]), "-r", str(self.options["rounds"] + 1)]
+        if samples:
+            options += ["-s", samples]
+        done = self.lab[role].run(os.path.join(MEMORY, "framegen"), "send", *options, device,
+                                  str(self.options["frames"]), frame.hex(), timeout=600)
+        return [float(line.split()[0]) for line in done.stdout.splitlines()][1:]
 
     def profile(self, frame, per_packet):
         """The same again with samples taken, which costs: so it is not what is measured."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The namespaces of a scenario, and the router's rules."""
 from lab import Lab
-from scenarios import TUNNELS, VLAN
+from shapes import TUNNELS, VLAN
 
 MACS = {"client": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01",
         "remote": "02:00:00:00:02:02", "remote-lan0": "02:00:00:00:03:01"}

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What test/bench/run.sh measures: scenarios, paths, and cells (flows, size, order)."""
+import dataclasses
+import struct
+
+import shapes
+from frames import ETH_IP, mac
+
+MACS = {"lan": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02",
+        "wan0": "02:00:00:00:02:01", "wan": "02:00:00:00:02:02"}
+# Flow number n has port NEAR_PORT + n % 2**14 on the client's side and FAR_PORT - n % 2**14 on the server's. The
+# client's address grows by n / 2**14 and the server's falls by as much. So checksums stay, unless NAT hides the client.
+ADDRESSES = 64
+NEAR_PORT, FAR_PORT = 16384, 49151
+PAYLOAD = 4  # at least: the witness tells packets without an ID by it. So one of IPv6 has 70 bytes, not 64
+FCS = 4  # bytes that the wire adds, and the sizes of frames contain
+
+V4 = dataclasses.replace(shapes.V4, server="198.51.100.66")
+V6 = dataclasses.replace(shapes.V6, server="2001:db8:4::42")
+
+
+@dataclasses.dataclass(frozen=True)
+class Path:
+    name: str
+    text: str
+    hook: str = ""  # of ftctl
+    bare: bool = False  # the router's stack has no part in it
+    conntrack: bool = False
+    masquerade: bool = False
+
+
+PATHS = {path.name: path for path in (
+    Path("kernel", "forwarding, without connection tracking"),
+    Path("kernel-ct", "forwarding, with a stateful forward chain", conntrack=True),
+    Path("kernel-ct-masq", "the same, with masquerade", conntrack=True, masquerade=True),
+    Path("drop", "frames end as they reach the router: what all other rows contain as well", bare=True),
+    Path("redirect", "frames handed on as they are by bpf_redirect_map at XDP: the floor", bare=True),
+    Path("xdp-forward", "xdp-forward of xdp-tools, fib mode", bare=True),
+    Path("ftctl-xdp", "ftctl at XDP", hook="xdp", conntrack=True),
+    Path("ftctl-tc", "ftctl at TC", hook="tc", conntrack=True),
+)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case(shapes.Scenario):
+    """One scenario. The measured packets go up, from client to server, or down."""
+    ip: shapes.Family = V4
+    miss: bool = False  # no packet is ever answered: ftctl takes none
+    quick: bool = False
+
+    def ends(self, sport, outside):
+        (near, near_port), (far, _port) = super().ends(sport, outside)[::1 if self.up else -1]
+        ends = (near, near_port), (far, FAR_PORT)
+        return ends if self.up else ends[::-1]
+
+    def toward(self, up):
+        """The same, in the other direction or not."""
+        return dataclasses.replace(self, up=up)
+
+    def paths(self):
+        """Names of the paths that have a row, in the table's order."""
+        names = ["kernel", "kernel-ct"]
+        if self.masquerade:
+            names.append("kernel-ct-masq")
+        if not self.miss:
+            names += ["drop", "redirect"]
+            if not self.masquerade and not self.tunnel:
+                names.append("xdp-forward")
+        return names + ["ftctl-xdp", "ftctl-tc"]
+
+    def path_case(self, path):
+        """As the path has it: only kernel-ct-masq and ftctl translate."""
+        if path.masquerade or path.hook:
+            return self
+        return dataclasses.replace(self, masquerade=False)
+
+    def build(self, arriving, size):
+        """A frame, as it arrives at the router or leaves it; size: as on the wire, without headers of
+        tunnels; one of IPv6 is larger than 64 bytes."""
+        outside = self.up != arriving
+        router, other = ("wan0", "wan") if outside else ("lan0", "lan")
+        dst, src = (router, other) if arriving else (other, router)
+        length = max(size - 14 - FCS, self.ip.header + 8 + PAYLOAD)
+        return self.frame(mac(MACS[dst]), mac(MACS[src]), NEAR_PORT, outside, length)
+
+    def fields(self, arriving):
+        """Where flows differ in that frame, as `framegen send -v` has it."""
+        outside = self.up != arriving
+        at = 14 + (self.outer.header if outside and self.tunnel else 0)
+        near, far = (at + 12, at + 16) if self.ip.version == 4 else (at + 8, at + 24)
+        size = 4 if self.ip.version == 4 else 16
+        l4 = at + self.ip.header
+        if not self.up:
+            near, far = far, near
+        near_port, far_port = (l4, l4 + 2) if self.up else (l4 + 2, l4)
+        fields = [f"{near_port}+l", f"{far_port}-l", f"{far + size - 2}-h"]
+        if not (outside and self.masquerade):
+            return fields + [f"{near + size - 2}+h"]
+        return fields + [f"{l4 + 6}+h"] + ([f"{at + 10}+h"] if self.ip.version == 4 else [])
+
+
+def match_of(frame):
+    """ETHERTYPE:PROTO of a frame, as `framegen send -S` has it."""
+    ethertype = struct.unpack("!H", frame[12:14])[0]
+    return f"{ethertype:x}:{frame[23 if ethertype == ETH_IP else 20]}"
+
+
+CASES = {case.name: case for case in (
+    Case("plain4", "IPv4 forwarded as it is", quick=True),
+    Case("nat4", "IPv4 masqueraded", masquerade=True, quick=True),
+    Case("miss", "packets that ftctl looks at and leaves to the kernel: no such flow", miss=True, quick=True),
+    Case("ipip-encap", "masqueraded into an IPIP tunnel", masquerade=True, tunnel="ipip", quick=True),
+    Case("ipip-decap", "the answers to that", up=False, masquerade=True, tunnel="ipip", quick=True),
+    Case("plain6", "IPv6 forwarded as it is", ip=V6, quick=True),
+    Case("nat66", "IPv6 masqueraded", ip=V6, masquerade=True),
+    Case("ip6ip6-encap", "IPv6 into a tunnel over IPv6", ip=V6, tunnel="ip6ip6"),
+    Case("ip6ip6-decap", "out of it", up=False, ip=V6, tunnel="ip6ip6"),
+    Case("4in6-encap", "IPv4 into a tunnel over IPv6", tunnel="4in6"),
+    Case("4in6-decap", "out of it", up=False, tunnel="4in6"),
+    Case("6in4-encap", "IPv6 into a tunnel over IPv4", ip=V6, tunnel="6in4"),
+    Case("6in4-decap", "out of it", up=False, ip=V6, tunnel="6in4"),
+)}
+
+# Scenarios that have a name and cannot be measured yet, and why.
+LEFT_OUT = {
+    **dict.fromkeys(("vlan", "pppoe"), "the end of the frames knows no tags and sessions; test/vm/bench.sh has VLANs"),
+    **dict.fromkeys(("filter-1", "filter-1000", "filter-100000"), "this version has no early filter"),
+    "rpf": "this version has no reverse-path filter",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    flows: int
+    size: int = 64
+    order: str = "random"
+
+
+SMOKE = (Cell(16),)
+QUICK = (Cell(1), Cell(1024))
+# Ascending: flows are added, never taken away.
+FULL = (Cell(1), Cell(16), Cell(1024), Cell(1024, 128), Cell(1024, 1500), Cell(1024, 64, "train8"),
+        Cell(131072), Cell(131072, 64, "train8"), Cell(1048576), Cell(1048576, 64, "train8"))
+MILLION = ("plain4", "nat4")  # the others end with 131 072 flows

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables of test/bench/run.sh, and the figures that are to hold. Rows are those of --json."""
+import dataclasses
+
+from cases import CASES, PATHS
+
+KERNELS = ("kernel", "kernel-ct", "kernel-ct-masq")
+
+
+@dataclasses.dataclass(frozen=True)
+class Must:
+    """A ratio that is to be reached, or (cost) nanoseconds that may be added at most."""
+    scenarios: tuple
+    path: str
+    against: str
+    must: float
+    aim: float
+    flows: tuple = (1, 16, 1024)
+    order: str = "random"
+    cost: bool = False
+
+
+NAT, MASQUERADE = ("nat4",), "kernel-ct-masq"
+IPIP = ("ipip-encap", "ipip-decap")
+OTHERS = tuple(name for name, case in CASES.items() if case.ip.version == 6 or case.outer.version == 6)
+MUSTS = (
+    Must(NAT, "ftctl-xdp", MASQUERADE, 4.0, 5),
+    Must(NAT, "ftctl-xdp", "redirect", 0.60, 0.72),
+    Must(IPIP, "ftctl-xdp", "redirect", 0.55, 0.65),
+    Must(OTHERS, "ftctl-xdp", "redirect", 0.50, 0.62),
+    Must(NAT, "ftctl-xdp", MASQUERADE, 3.0, 3.5, (131072,)),
+    Must(NAT, "ftctl-xdp", "kernel", 1.0, 1.2, (131072,)),
+    Must(NAT, "ftctl-xdp", MASQUERADE, 4.0, 4.5, (131072,), "train8"),
+    Must(NAT, "ftctl-xdp", MASQUERADE, 1.8, 2.5, (1048576,)),
+    Must(NAT, "ftctl-tc", MASQUERADE, 1.7, 2),
+    Must(IPIP, "ftctl-tc", MASQUERADE, 1.35, 1.6),
+    Must(("miss",), "ftctl-xdp", "kernel-ct", 45, 25, cost=True),
+    Must(("miss",), "ftctl-tc", "kernel-ct", 85, 50, cost=True),
+)
+
+
+# (what, path, against path): the ratio that must be reached, and is aimed at.
+STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kernel-ct-masq"): (1.15, 1.3),
+           ("tcp-local", "attached", "none"): (0.97, 1.0)}
+# what: at least (1) or at most (-1); the figures for memory and resync are those of 1 048 576 connections.
+CONNECTIONS = {"admitted": (1, 50000, 150000), "overruns": (-1, 0, 0), "maps": (-1, 300, 240),
+               "daemon's memory": (-1, 500, 300), "resync": (-1, 10, 3)}
+
+
+class Rows:
+    def __init__(self, rows):
+        self.rows = {self.key(row): row for row in rows}
+        self.cells = list(dict.fromkeys(self.key(row)[:1] + self.key(row)[2:] for row in rows))
+
+    @staticmethod
+    def key(row):
+        return row["scenario"], row["path"], row["flows"], row["size"], row["order"]
+
+    def ns(self, cell, path):
+        row = self.rows.get((cell[0], path, *cell[1:]))
+        return row["ns"] if row else None
+
+
+def aligned(table):
+    widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(line, widths))).rstrip() for line in table]
+
+
+def cell_table(rows, cell):
+    """One cell: nanoseconds, and how many times slower the others are."""
+    def ratio(path, other):
+        mine, theirs = rows.ns(cell, path), rows.ns(cell, other)
+        return f"{theirs / mine:.2f}" if mine and theirs else "-"
+
+    table = [["path", "ns", "min-max", "Mpps", "x masq", "x ct", "x kernel", "of floor"]]
+    for path in PATHS:
+        row = rows.rows.get((cell[0], path, *cell[1:]))
+        if row:
+            table.append([path, f"{row['ns']:.0f}", f"{row['ns_min']:.0f}-{row['ns_max']:.0f}",
+                          f"{1000 / row['ns']:.2f}", *(ratio(path, other) for other in reversed(KERNELS)),
+                          ratio(path, "redirect")])
+    return table
+
+
+def title(cell):
+    scenario, flows, size, order = cell
+    return f"{scenario}: {flows} flow{'s' if flows > 1 else ''}, {size} bytes" + (f", {order}" if flows > 1 else "")
+
+
+def musts(rows):
+    table = [["figure", "measured", "must", "aim", ""]]
+    for must in MUSTS:
+        for cell in rows.cells:
+            mine, theirs = rows.ns(cell, must.path), rows.ns(cell, must.against)
+            fits = cell[0] in must.scenarios and cell[1] in must.flows and cell[2:] == (64, must.order)
+            if not fits or not mine or not theirs:
+                continue
+            text = f"{title(cell)}: {must.path} " + ("over" if must.cost else "against") + f" {must.against}"
+            if must.cost:
+                held, cells = mine - theirs <= must.must, [f"{mine - theirs:.0f} ns", f"<= {must.must}", f"{must.aim}"]
+            else:
+                value = theirs / mine
+                held, cells = value >= must.must, [f"{value:.2f}", f">= {must.must:.2f}", f"{must.aim:.2f}"]
+            table.append([text, *cells, "" if held else "missed"])
+    return table
+
+
+def secondary_musts(rows):
+    medians = {(row["what"], row["path"]): row["median"] for row in rows}
+    table = []
+    for (what, path, against), (must, aim) in STREAMS.items():
+        mine, theirs = medians.get((what, path)), medians.get((what, against))
+        if mine and theirs:
+            table.append([f"{what}: {path} against {against}", f"{mine / theirs:.2f}", f">= {must:.2f}", f"{aim:.2f}",
+                          "" if mine / theirs >= must else "missed"])
+    for (what, path), value in medians.items():
+        if what in CONNECTIONS and not path.startswith("200000"):
+            sign, must, aim = CONNECTIONS[what]
+            table.append([f"{what}: {path}", f"{value:g}", f"{'>=' if sign > 0 else '<='} {must}", str(aim),
+                          "" if value * sign >= must * sign else "missed"])
+    return table
+
+
+def text(result):
+    env, rows = result["env"], Rows(result["rows"])
+    lines = [f"kernel {env['kernel']}, {env['cpu']} ({env['cpus']} processors), commit {env['commit']}, {env['date']}",
+             f"batch {env['batch']}, {env['rounds']} rounds; nanoseconds per packet: median and range of what "
+             "generator, router and end take"]
+    for cell in rows.cells:
+        lines += ["", title(cell), *aligned(cell_table(rows, cell))]
+    if env["bulking"]:
+        lines += ["", "Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take"]
+        lines += aligned([["scenario", "flows", "frames", "dropped"]] + [
+            [each["scenario"], str(each["flows"]), str(each["frames_per_flush"]), str(each["dropped"])]
+            for each in env["bulking"]])
+    if env["secondary"]:
+        lines += ["", "Beside", *aligned([["what", "path", "median", "min-max", "unit"]] + [
+            [each["what"], each["path"], f"{each['median']:g}", f"{each['min']:g}-{each['max']:g}", each["unit"]]
+            for each in env["secondary"]])]
+    table = musts(rows) + secondary_musts(env["secondary"])
+    if len(table) > 1:
+        lines += ["", "Figures that are to hold on an idle machine", *aligned(table)]
+    return "\n".join(lines + [""] + [f"note: {note}" for note in env["notes"]])

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+#ifndef FRAMEGEN_H
+#define FRAMEGEN_H
+
+#include <errno.h>
+#include <linux/bpf.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+enum {
+    FRAME_MAX = 2048,
+    /* Longer than any headers measured here; what lies behind them is never written by anyone. */
+    REWRITE_MAX = 160,
+    BATCH_MAX = 256, /* BPF_PROG_TEST_RUN's own bound */
+    FIELDS_MAX = 8,
+    PORTIONS = 20, /* a second, of paced frames */
+    /* A flow's number: LOW_BITS of it make ports, the others addresses. */
+    LOW_BITS = 14,
+    FLOWS_MAX = 1 << 20,
+};
+
+extern const char usage[];
+
+int fail(const char *what, int error);
+/* An interface's index in this network namespace; 0, with a message, when there is none. */
+int device(const char *name);
+
+/* A 16-bit field that differs from flow to flow: plus or minus a part of the flow's number, in one's
+ * complement, so that checksums are such fields as well. */
+struct field {
+    unsigned int at;
+    char sign; /* + or - */
+    char part; /* l: the low bits, h: the others */
+};
+
+struct flows {
+    __u32 count; /* a power of two */
+    __u32 train; /* binary logarithm of how many packets of a flow follow each other */
+    struct field fields[FIELDS_MAX];
+    size_t used;
+};
+
+/* What the end counts and drops; all other frames pass. */
+struct match {
+    __u16 ethertype;
+    __u8 proto;
+};
+
+/* Descriptors of loaded programs; negative, with a message, when the kernel refuses. */
+int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows);
+int load_xdp_redirect(int ifindex);
+int load_tc_redirect(int ifindex);
+/* counter: gets the map, whose only value is of each processor. */
+int load_sink(const struct match *match, int *counter);
+
+/* What routers between generator and end gave to devices at XDP. */
+struct flushes {
+    __u64 count, sent, dropped;
+};
+
+/* A map for flushes_read(), or negative, with a message. */
+int flushes_open(void);
+struct flushes flushes_read(int map);
+int load_flush_counter(int map, int ifindex_offset, int pid);
+
+struct sampler {
+    int fd;
+    void *ring;
+};
+
+int sampler_open(struct sampler *sampler);
+void sampler_enable(const struct sampler *sampler, int on);
+int sampler_write(const struct sampler *sampler, const char *path);
+
+int cmd_send(int argc, char **argv);
+int cmd_redirect(int argc, char **argv);
+
+#endif

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""test/bench/run.sh: arguments, rounds, results."""
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+REPO = os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
+
+from cases import CASES, FULL, LEFT_OUT, MILLION, PATHS, QUICK, SMOKE  # noqa: E402
+from figures import text, title  # noqa: E402
+from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
+from rig import FRAMEGEN, Rig, conntrack_sizes  # noqa: E402
+from secondary import SECONDARY  # noqa: E402
+
+BATCH = 64
+WARM = 20000  # frames at least before something is timed
+REPEATS = 3  # at each visit of a path
+USER_TUNNEL_FLOWS = 1024
+BUSY = 0.95  # less of its processor than this: the figures say little
+DESCRIPTION = """\
+How long does a router take for a packet? Nanoseconds on this machine, for the same traffic on each of these paths:
+
+""" + "\n".join(f"  {path.name:15} {path.text}" for path in PATHS.values()) + """
+
+ftctl is the real product: daemon, admission through conntrack and witness, trickle and counters. Frames are XDP live
+frames, as drivers make them. All paths of a scenario are set up at once, each with a router of its own, and are
+measured in turn, round by round, so that what disturbs the machine disturbs all of them. One processor does
+everything, generator and end included; `drop` shows what these two take.
+"""
+EPILOG = """\
+Every row has proved that all its frames arrived and that they went by the path that it names. The exit code does not
+depend on any figure. Uses the programs of build/, or $FTCTL_BIN_DIR.
+
+examples:
+  test/bench/run.sh --quick                       within three minutes
+  test/bench/run.sh --json out.json               everything, about an hour
+  test/bench/run.sh --flows 1024 nat4 ipip-encap
+
+exit code: 0 all rows measured, 1 frames were lost or something failed, 2 usage, 77 this machine cannot do it
+"""
+
+
+def say(line):
+    print(line, file=sys.stderr, flush=True)
+
+
+def arguments():
+    parser = argparse.ArgumentParser("test/bench/run.sh", description=DESCRIPTION, epilog=EPILOG,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all (--list)")
+    parser.add_argument("--quick", action="store_true", help="six scenarios, 1 and 1024 flows, three short rounds")
+    parser.add_argument("--smoke", action="store_true", help="does it work? nat4 with 16 flows, half a minute")
+    parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--flows", type=int, action="append", help="only cells with so many flows; may be repeated")
+    parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
+    parser.add_argument("--rounds", type=int, help="5; with --quick 3")
+    parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: show this JSON file's rows")
+    parser.add_argument("--list", action="store_true", help="the scenarios")
+    args = parser.parse_args()
+    for name in args.scenario:
+        if name not in {*CASES, *LEFT_OUT, *SECONDARY}:
+            parser.error(f"no scenario {name}; there are: {' '.join([*CASES, *SECONDARY, *LEFT_OUT])}")
+    if args.rounds is not None and args.rounds < 1:
+        parser.error("--rounds: 1 or more")
+    return args
+
+
+def environment(args):
+    def git(*words):
+        return subprocess.run(["git", "-C", REPO, *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        models = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    changed = git("status", "--porcelain", "--untracked-files=no", "bpf", "ctl", "include")
+    return {"kernel": platform.release(), "cpu": models[0] if models else platform.machine(), "cpus": os.cpu_count(),
+            "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
+            "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
+            "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
+            "quick": args.quick, "bulking": [], "secondary": [], "notes": []}
+
+
+def names_of(args):
+    """Scenarios to measure; those that have no cell yet are named in the notes."""
+    if args.scenario:
+        return list(dict.fromkeys(args.scenario))
+    if args.smoke:
+        return ["nat4"]
+    return [case.name for case in CASES.values() if case.quick or not args.quick] + (
+        [] if args.quick else [*SECONDARY, *LEFT_OUT])
+
+
+def cells_of(args, name):
+    cells = SMOKE if args.smoke else QUICK if args.quick else FULL
+    return [cell for cell in cells if (cell.flows < 1 << 20 or name in MILLION)
+            and (not args.flows or cell.flows in args.flows)]
+
+
+class Run:
+    def __init__(self, args, env):
+        self.args, self.env = args, env
+        self.rows, self.failed = [], []
+        self.seconds = 0.05 if args.quick or args.smoke else 0.1
+        # Frames need no ksoftirqd, which must not starve, since 6.4.
+        release = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", env["kernel"]).groups())
+        self.policy = ["-R"] if release >= (6, 4) else []
+        self.shares = []  # of the processor that the generator got
+
+    def note(self, line):
+        if line not in self.env["notes"]:
+            self.env["notes"].append(line)
+
+    def fail(self, line):
+        self.failed.append(line)
+        say(f"  FAILED: {line}")
+
+    def once(self, router, cell):
+        """Nanoseconds per packet of a path, a few times, and the proof that they are that path's."""
+        before = router.forwarded()
+        warm = max(WARM, cell.flows * (8 if cell.order == "train8" else 1))
+        rounds = router.send(cell, router.case.up, warm, *self.policy, "-b", str(BATCH), "-r", str(1 + REPEATS), "-d",
+                             str(self.seconds))
+        slow = router.forwarded() - before
+        total = sum(sent for _ns, _cpu, sent, _arrived in rounds)
+        for _ns, _cpu, sent, arrived in rounds[1:]:  # the first is for warming up
+            check(arrived == sent, f"{arrived} of {sent} frames arrived")
+        if router.path.hook and not router.case.miss:
+            # One packet of each flow, the trickle, may have been due.
+            check(slow <= cell.flows + total // 100, f"the stack forwarded {slow} of {total} packets: not fast")
+        elif not router.path.bare:
+            check(slow >= total, f"the stack forwarded only {slow} of {total} packets")
+        self.shares += [cpu / ns for ns, cpu, _sent, _arrived in rounds[1:]]
+        return [ns for ns, _cpu, _sent, _arrived in rounds[1:]]
+
+    def bulking(self, router, cell):
+        """How many frames the router's device takes at a time; not while something is timed."""
+        *_ns, sent, arrived, flushes, frames, dropped = router.send(cell, router.case.up, WARM, "-F", "-r", "2")[-1]
+        check(arrived == sent, f"{arrived} of {sent} frames arrived")
+        check(flushes > 0, "no flush of a device map was seen")
+        self.env["bulking"].append({"scenario": router.case.name, "flows": cell.flows, "batch": BATCH,
+                                    "frames_per_flush": round(frames / flushes, 2), "dropped": dropped})
+
+    def cell(self, rig, cell):
+        values = {router: [] for router in rig.routers}
+        for _round in range(self.env["rounds"]):
+            for router, measured in values.items():
+                try:
+                    measured += self.once(router, cell)
+                except (Failure, subprocess.TimeoutExpired) as error:
+                    self.fail(f"{title((rig.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}: "
+                              f"{error}")
+        for router, measured in values.items():
+            if router.path.name == "ftctl-xdp" and measured and cell.flows <= 16 and not router.case.miss:
+                try:
+                    self.bulking(router, cell)
+                except (Failure, subprocess.TimeoutExpired) as error:
+                    self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
+            if len(measured) == self.env["rounds"] * REPEATS:
+                self.rows.append({
+                    "scenario": rig.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,
+                    "order": cell.order, "ns": round(statistics.median(measured), 1), "ns_min": round(min(measured), 1),
+                    "ns_max": round(max(measured), 1), "delivered": 1.0})
+
+    def scenario(self, name):
+        case, cells = CASES[name], cells_of(self.args, name)
+        names = [path for path in case.paths() if not self.args.path or path in self.args.path]
+        if not cells or not names:
+            return
+        with Rig(case, names, max(cell.flows for cell in cells)) as rig:
+            for path, why in rig.left_out.items():
+                self.note(f"no row {path}: {why}")
+            if case.tunnel and not rig.kernel_tunnel:
+                self.note(f"{case.tunnel}: this kernel has no such device. ftctl makes the tunnel; the kernel's rows "
+                          "are of the same packets without one")
+                if any(cell.flows > USER_TUNNEL_FLOWS for cell in cells):
+                    self.note(f"{name}: no cell of more than {USER_TUNNEL_FLOWS} flows: first packets pass a tunnel in "
+                              "user space, and it would take minutes to admit them")
+                    cells = [cell for cell in cells if cell.flows <= USER_TUNNEL_FLOWS]
+            admitted = 0
+            for cell in cells:
+                if cell.flows != admitted:
+                    rig.admit(cell)
+                    admitted = cell.flows
+                self.cell(rig, cell)
+
+    def all(self):
+        for name in names_of(self.args):
+            if name in LEFT_OUT:
+                self.note(f"{name}: left out: {LEFT_OUT[name]}")
+                continue
+            began = time.monotonic()
+            say(f"{name}: {SECONDARY[name].__doc__ if name in SECONDARY else CASES[name].text}")
+            try:
+                if name in SECONDARY:
+                    flows = max(self.args.flows or [131072])
+                    self.env["secondary"] += SECONDARY[name](self.env["rounds"], flows)
+                else:
+                    self.scenario(name)
+            except (Failure, subprocess.TimeoutExpired) as error:
+                self.fail(f"{name}: {error}")
+            say(f"  {time.monotonic() - began:.0f} s")
+            self.save()
+        share = statistics.median(self.shares) if self.shares else 1
+        if share < BUSY:
+            self.note(f"the generator had its processor for {share:.0%} of the time only: something else ran, "
+                      "and no figure is worth much")
+
+    def save(self):
+        """After each scenario: what was measured stays when a later one is interrupted."""
+        if self.args.json:
+            with open(self.args.json, "w", encoding="utf-8") as file:
+                json.dump({"env": self.env, "rows": self.rows}, file, indent=1)
+                file.write("\n")
+
+
+def main():
+    args = arguments()
+    if args.list:
+        for case in CASES.values():
+            print(f"{case.name:14} {case.text}")
+        for name, function in SECONDARY.items():
+            print(f"{name:14} {function.__doc__}")
+        for name, why in LEFT_OUT.items():
+            print(f"{name:14} (left out: {why})")
+        return 0
+    if args.source:
+        with open(args.source, encoding="utf-8") as file:
+            print(text(json.load(file)))
+        return 0
+    for program in (os.path.join(BIN, "ftctld"), FRAMEGEN):
+        if not os.access(program, os.X_OK):
+            sys.exit(f"run.sh: {program} is not built (test/run.sh builds it)")
+    exit_on_signals()
+    sweep()
+    run = Run(args, environment(args))
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(conntrack_sizes())
+        run.all()
+    run.save()
+    print(text({"env": run.env, "rows": run.rows}))
+    for failed in run.failed:
+        print(f"FAILED: {failed}")
+    return 1 if run.failed or not (run.rows or run.env["secondary"]) else 0
+
+
+sys.exit(main())

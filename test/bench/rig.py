@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The network of a scenario: lan -- lan0 R wan0 -- wan, where each path has a router R of its own, all at once.
+
+So every path is measured in the same round, and only its router is at work then.
+"""
+import contextlib
+import os
+import shutil
+import signal
+import time
+
+from cases import ADDRESSES, MACS, PATHS, match_of
+from lab import BIN, Failure, Lab, check, check_equal, wait_until
+from shapes import TUNNELS
+
+FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
+CPU = 0
+SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
+ADMISSION_S = 120
+ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
+
+
+def global_sysctl(name, value=None):
+    path = f"/proc/sys/net/netfilter/{name}"
+    if value is not None:
+        with open(path, "w", encoding="ascii") as file:
+            file.write(str(value))
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+@contextlib.contextmanager
+def conntrack_sizes():
+    """Puts nf_conntrack_max and nf_conntrack_buckets, which all namespaces share, back at the end."""
+    names = ("nf_conntrack_max", "nf_conntrack_buckets")
+    before = {name: global_sysctl(name) for name in names}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            global_sysctl(name, value)
+
+
+class Router:
+    """The router of one path, and how frames get through it."""
+
+    def __init__(self, rig, path, number):
+        self.rig, self.path, self.number = rig, path, number
+        self.case = rig.case.path_case(path)
+        self.role = path.name
+        self.process = None
+        if rig.case.tunnel and not path.hook and not path.bare and not rig.kernel_tunnel:
+            self.case = self.case.__class__(**{**vars(self.case), "tunnel": ""})
+
+    @property
+    def netns(self):
+        return self.rig.lab[self.role]
+
+    # ------------------------------------------------------------------ making it
+
+    def build(self):
+        lab, number = self.rig.lab, self.number
+        lab.veth("lan", f"lan{number}", self.role, "lan0", f"address {MACS['lan']}", f"address {MACS['lan0']}")
+        lab.veth("wan", f"wan{number}", self.role, "wan0", f"address {MACS['wan']}", f"address {MACS['wan0']}")
+        for role, device in (("lan", f"lan{number}"), ("wan", f"wan{number}"), (self.role, "lan0"),
+                             (self.role, "wan0")):
+            # NAPI, without which a veth takes no XDP frames. The MTU: tunnels' headers come on top of 1500 bytes.
+            lab[role].run("ip", "link", "set", device, "mtu", "1600")
+            lab[role].run("ethtool", "-K", device, "gro", "on")
+        if self.path.bare and self.path.name != "xdp-forward":
+            return
+        self.netns.sysctl(net_ipv4_ip_forward=1)
+        for ip in {ip.version: ip for ip in (self.case.ip, self.case.outer)}.values():
+            self.addresses(ip)
+        self.rules()
+        if self.path.hook:
+            self.start()
+        if self.case.tunnel:
+            self.tunnel()
+        else:
+            ip = self.case.ip
+            self.netns.ip(f"route add {ip.server_net} via {ip.wan_far} dev wan0")
+
+    def addresses(self, ip):
+        nodad = " nodad" if ip.version == 6 else ""
+        prefix, first = ip.client[:-1], int(ip.client[-1])  # 192.0.2.2, 2001:db8:1::2
+        form = "d" if ip.version == 4 else "x"
+        lines = [f"addr add {ip.lan_router}/{ip.bits} dev lan0{nodad}",
+                 f"addr add {ip.wan_near}/{ip.bits} dev wan0{nodad}",
+                 f"neigh add {ip.wan_far} lladdr {MACS['wan']} nud permanent dev wan0"]
+        lines += [f"neigh add {prefix}{first + i:{form}} lladdr {MACS['lan']} nud permanent dev lan0"
+                  for i in range(ADDRESSES)]
+        self.netns.ip("\n".join(lines))
+        if ip.version == 6:
+            self.netns.sysctl_set("net/ipv6/conf/all/forwarding", 1)
+
+    def rules(self):
+        if not self.path.conntrack:
+            return
+        nat = ""
+        if self.case.masquerade:
+            nat = f"""chain post {{ type nat hook postrouting priority srcnat;
+                oifname "{self.case.upper}" masquerade; }}"""
+        self.netns.nft(f"""table inet bench {{
+            chain forward {{ type filter hook forward priority 0; policy drop;
+                ct state established,related accept
+                ct state new accept
+            }}
+            {nat}
+        }}""")
+        for name in ("udp_timeout", "udp_timeout_stream"):  # rows wait for each other
+            self.netns.sysctl_set(f"net/netfilter/nf_conntrack_{name}", 36000)
+
+    def tunnel(self):
+        case, outer = self.case, self.case.outer
+        nodad = " nodad" if case.ip.version == 6 else ""
+        ends = f"local {outer.wan_near} remote {outer.wan_far}"
+        if self.rig.kernel_tunnel:
+            self.netns.ip(f"link add tun0 {TUNNELS[case.tunnel].link} {ends}")
+        else:
+            limit = ["encaplimit", "none"] if outer.version == 6 else []
+            self.lab.ftctl("tunnel", "add", "tun0", "mode", case.tunnel, *ends.split(), *limit)
+        self.netns.ip(f"""addr add {case.ip.tun_near} peer {case.ip.tun_far} dev tun0{nodad}
+            link set tun0 mtu 1500 up
+            route add {case.ip.server_net} dev tun0""")
+
+    # ------------------------------------------------------------------ what runs there
+
+    @property
+    def lab(self):
+        """The laboratory, turned to this router's daemon."""
+        return self.rig.lab.at(self.role)
+
+    def start(self):
+        self.lab.start({"limits": {"flows": max(262144, self.rig.most)}})
+        pid, cpus = self.lab.daemon.pid, os.sched_getaffinity(0) - {CPU}
+        if cpus:  # like the packets, it gets a processor
+            os.sched_setaffinity(pid, cpus)
+        force = ["--force"] if self.path.hook == "xdp" else []
+        done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", self.path.hook, *force)
+        check_equal([device["hook"] for device in done["devices"]], [self.path.hook] * 2, "hooks of lan0 and wan0")
+
+    def begin(self):
+        """Programs of others. Returns why there is no such row, or None."""
+        if self.path.name == "redirect":
+            self.process = self.netns.spawn(FRAMEGEN, "redirect", *(("lan0", "wan0") if self.case.up else
+                                                                    ("wan0", "lan0")), log="redirect.log")
+            wait_until(lambda: "ready" in _read(self.process.log), 20, "framegen redirect")
+        elif self.path.name == "xdp-forward":
+            if not shutil.which("xdp-forward"):
+                return "xdp-forward is not installed"
+            done = self.netns.run("xdp-forward", "load", "-m", "native", "-f", "fib", "lan0", "wan0", ok=False)
+            if done.returncode != 0:
+                return f"xdp-forward: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
+        return None
+
+    def end(self):
+        if self.process:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(10)
+
+    # ------------------------------------------------------------------ frames
+
+    def forwarded(self):
+        """Packets that the router's stack has forwarded."""
+        with self.netns.entered():
+            four, six = _read("/proc/thread-self/net/snmp"), _read("/proc/thread-self/net/snmp6")
+        names, values = (line.split() for line in four.splitlines() if line.startswith("Ip:"))
+        total = int(values[names.index("ForwDatagrams")])
+        return total + sum(int(line.split()[1]) for line in six.splitlines() if line.startswith("Ip6OutForwDatagrams"))
+
+    def send(self, cell, up, count, *options):
+        """Runs framegen; [(ns, cpu ns, sent, arrived, ...)] of its rounds."""
+        case = self.case.toward(up)
+        frame = case.build(True, cell.size)
+        source, sink = ("lan", "wan") if up else ("wan", "lan")
+        end = f"{self.rig.lab[sink].name}:{sink}{self.number}"
+        leaving = frame if self.path.bare else case.build(False, cell.size)
+        if self.path.name == "drop":
+            end = f"{self.netns.name}:{source}0"
+        argv = ["-c", str(CPU), "-f", str(cell.flows), "-t", "8" if cell.order == "train8" else "1",
+                "-S", f"{end}:{match_of(leaving)}", *options]
+        for field in case.fields(True):
+            argv += ["-v", field]
+        done = self.rig.lab[source].run(FRAMEGEN, "send", *argv, f"{source}{self.number}", str(count), frame.hex(),
+                                        timeout=300)
+        return [(float(ns), float(cpu), *map(int, counts))
+                for ns, cpu, *counts in map(str.split, done.stdout.splitlines())]
+
+    def first(self, cell):
+        """One packet of each flow, and of its answers: conntrack makes the connections."""
+        if self.path.conntrack:
+            pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
+            for up in (True,) if self.case.miss else (True, False):
+                self.send(cell, up, cell.flows, *pace)
+
+    @property
+    def slow_tunnel(self):
+        return self.path.hook and self.case.tunnel and not self.rig.kernel_tunnel
+
+    def settle(self, cell):
+        """Goes on until the connections are what they stay."""
+        if self.case.miss or not self.path.conntrack:
+            return
+        end = time.monotonic() + ADMISSION_S
+        pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
+        while True:
+            self.send(cell, not self.case.up, cell.flows, *pace)
+            before = self.forwarded()
+            self.send(cell, self.case.up, cell.flows, *pace)
+            slow = self.forwarded() - before
+            if not self.path.hook or slow <= cell.flows // 100:
+                return
+            if time.monotonic() > end:
+                self.rig.lab.at(self.role)  # whose state the report is to show
+                raise Failure(f"{self.path.name}: after {ADMISSION_S} s {slow} of {cell.flows} flows are still slow")
+            time.sleep(0.3)
+
+
+def _read(path):
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+class Rig:
+    """`with Rig(case, names, most flows) as rig`: rig.routers, and rig.left_out: {path: why it has none}."""
+
+    def __init__(self, case, names, most):
+        self.case, self.most, self.left_out = case, most, {}
+        six = 6 in (case.ip.version, case.outer.version)
+        self.lab = Lab("lan", "wan", *names, router=names[0], ipv6=tuple(names) if six else False)
+        self.kernel_tunnel = case.tunnel and self.has_tunnel()
+        self.routers = [Router(self, PATHS[name], number) for number, name in enumerate(names)]
+
+    def has_tunnel(self):
+        outer = self.case.outer
+        made = self.lab["lan"].run("ip", "link", "add", "probe0", *TUNNELS[self.case.tunnel].link.split(), "local",
+                                   outer.wan_near, "remote", outer.wan_far, ok=False)
+        if made.returncode == 0:
+            self.lab["lan"].ip("link del probe0")
+        return made.returncode == 0
+
+    def __enter__(self):
+        self.lab.__enter__()
+        try:
+            for router in self.routers:
+                router.build()
+                why = router.begin()
+                if why:
+                    self.left_out[router.path.name] = why
+            self.routers = [router for router in self.routers if router.path.name not in self.left_out]
+        except BaseException:
+            self.lab.close()
+            raise
+        return self
+
+    def __exit__(self, *error):
+        for router in self.routers:
+            router.end()
+        self.lab.__exit__(*error)
+
+    def size(self, flows):
+        """Room in conntrack for so many connections of each router; all of them share its table."""
+        buckets = max(65536, flows * sum(router.path.conntrack for router in self.routers))
+        if global_sysctl("nf_conntrack_buckets") < buckets:
+            global_sysctl("nf_conntrack_buckets", buckets)
+        if global_sysctl("nf_conntrack_max") < 2 * buckets:
+            global_sysctl("nf_conntrack_max", 2 * buckets)
+
+    def admit(self, cell):
+        """The cell's flows are there, on every path."""
+        self.size(cell.flows)
+        for router in self.routers:
+            router.first(cell)
+        time.sleep(ASSURED_S)
+        for router in self.routers:
+            router.settle(cell)
+            if router.path.conntrack:
+                with router.netns.entered():
+                    count = global_sysctl("nf_conntrack_count")
+                check(count >= cell.flows, f"{router.path.name}: {count} connections tracked, want {cell.flows}")

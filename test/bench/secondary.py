@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What test/bench/run.sh measures beside nanoseconds per packet: sockets through a router and to it, and how
+connections come in. Each yields {"what", "path", "unit", "median", "min", "max"}."""
+import contextlib
+import glob
+import json
+import os
+import signal
+import statistics
+import time
+
+from cases import CASES, Cell
+from lab import Failure, Lab, check, wait_until
+from rig import ASSURED_S, Rig
+
+PORT = 5201
+FAST_SHARE = 0.8  # of the packets that a device receives while a stream is measured
+UDP_WINDOW_S = 1.0
+OFFERED = (60000, 200000)  # new connections a second
+
+
+def result(what, path, unit, values):
+    return {"what": what, "path": path, "unit": unit, "median": round(statistics.median(values), 3),
+            "min": round(min(values), 3), "max": round(max(values), 3)}
+
+
+class Road:
+    """L -- ra R rb -- W, as a path has it: socket buffers as hosts make them, all offloads on."""
+
+    def __init__(self, stack, path):
+        self.path, self.nat = path, path in ("kernel-ct-masq", "ftctl-tc")
+        self.lab = lab = stack.enter_context(Lab("L", "R", "W"))
+        lab.veth("L", "la", "R", "ra")
+        lab.veth("W", "wa", "R", "rb")
+        lab["L"].ip("addr add 192.0.2.2/24 dev la\nroute add default via 192.0.2.1")
+        lab["W"].ip("addr add 198.51.100.2/24 dev wa\nroute add default via 198.51.100.1")
+        lab["R"].ip("addr add 192.0.2.1/24 dev ra\naddr add 198.51.100.1/24 dev rb")
+        lab["R"].sysctl(net_ipv4_ip_forward=1)
+        if self.nat:
+            lab["R"].nft("""table ip bench {
+                chain forward { type filter hook forward priority 0; policy drop;
+                    ct state established,related accept
+                    ct state new accept
+                }
+                chain post { type nat hook postrouting priority srcnat; oifname "rb" masquerade; }
+            }""")
+        if path == "ftctl-tc":
+            lab.attach("ra", "rb", mode="tc")
+        elif path == "attached":
+            lab.attach("ra", "rb")
+
+    def serve(self, role, address):
+        server = self.lab[role].spawn("iperf3", "-s", "-B", address, "-p", str(PORT))
+        wait_until(lambda: f":{PORT:04X} " in _read(f"/proc/{server.pid}/net/tcp"), 20, "iperf3 listens")
+
+    @contextlib.contextmanager
+    def fast(self):
+        """ftctl carries what goes through the router meanwhile."""
+        before = self.lab.stats("ra") if self.path == "ftctl-tc" else None
+        yield
+        if before:
+            after = self.lab.stats("ra")
+            seen, fast = (after[key] - before[key] for key in ("rx_packets", "fast_packets"))
+            check(fast >= seen * FAST_SHARE, f"ftctl carried {fast} of {seen} packets only")
+
+    def tcp(self, address):
+        with self.fast():
+            done = self.lab["L"].run("iperf3", "-c", address, "-p", str(PORT), "-t", "1", "-O", "1", "-J", timeout=60)
+        return json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 1e9
+
+    def received(self):
+        """Datagrams that sockets of W have read."""
+        with self.lab["W"].entered():
+            names, values = (line.split() for line in _read("/proc/thread-self/net/snmp").splitlines()
+                             if line.startswith("Udp:"))
+        return int(values[names.index("InDatagrams")])
+
+    def udp(self, address):
+        client = self.lab["L"].spawn("iperf3", "-c", address, "-p", str(PORT), "-t", "30", "-u", "-b", "0", "-l", "18")
+        try:
+            first = self.received()
+            wait_until(lambda: self.received() > first + 1000, 20, "datagrams arrive")
+            time.sleep(ASSURED_S + 1)  # and is admitted
+            with self.fast():
+                first, began = self.received(), time.monotonic()
+                time.sleep(UDP_WINDOW_S)
+                rate = (self.received() - first) / (time.monotonic() - began)
+        finally:
+            client.send_signal(signal.SIGINT)
+            client.wait(10)
+        return rate / 1e6
+
+
+def rounds_of(what, unit, paths, server, address, kind, rounds):
+    """All paths at once, measured in turn."""
+    with contextlib.ExitStack() as stack:
+        roads = [Road(stack, path) for path in paths]
+        for road in roads:
+            road.serve(server, address)
+        values = {road.path: [] for road in roads}
+        for _round in range(rounds):
+            for road in roads:
+                values[road.path].append(getattr(road, kind)(address))
+        return [result(what, path, unit, each) for path, each in values.items()]
+
+
+def tcp(rounds, _flows):
+    """TCP with segmentation offload, through the router."""
+    return rounds_of("tcp", "Gbit/s", ("kernel", "kernel-ct-masq", "ftctl-tc"), "W", "198.51.100.2", "tcp", rounds)
+
+
+def udp(rounds, _flows):
+    """UDP of 18 bytes from a socket to a socket, through the router."""
+    return rounds_of("udp", "Mpps", ("kernel", "kernel-ct-masq", "ftctl-tc"), "W", "198.51.100.2", "udp", rounds)
+
+
+def local(rounds, _flows):
+    """TCP that ends on the router, ftctl attached (hook: auto) or not there at all."""
+    return rounds_of("tcp-local", "Gbit/s", ("none", "attached"), "R", "192.0.2.1", "tcp", rounds)
+
+
+def _read(path):
+    with open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+
+
+def resident_mib(pid):
+    return int(_read(f"/proc/{pid}/status").split("VmRSS:")[1].split()[0]) / 1024
+
+
+def maps_mib(pid):
+    """What the maps that the daemon has open are charged for, each once."""
+    sizes = {}
+    for path in glob.glob(f"/proc/{pid}/fdinfo/*"):
+        with contextlib.suppress(OSError):
+            words = dict(line.split(":", 1) for line in _read(path).splitlines() if ":" in line)
+            if "map_id" in words:
+                sizes[words["map_id"]] = int(words["memlock"])
+    return sum(sizes.values()) / 2**20
+
+
+def setup(_rounds, flows):
+    """Connections admitted a second, memory with all of them, and how long a conntrack resync takes then."""
+    rows = []
+    for offered in OFFERED:
+        with Rig(CASES["nat4"], ["ftctl-xdp"], 2 * flows) as rig:
+            rows += admissions(rig, flows, offered)
+            if offered == OFFERED[-1]:
+                rows += capacity(rig, flows)
+    return rows
+
+
+def admissions(rig, flows, offered):
+    router, cell = rig.routers[0], Cell(flows)
+    rig.size(2 * flows)
+
+    def status():
+        return rig.lab.ask("status")["data"]
+
+    def known():
+        counts = status()["flows"]
+        return counts["live"] + counts["pending"] >= flows
+
+    router.first(cell)
+    time.sleep(ASSURED_S)
+    overruns, began = status()["conntrack"]["overruns"], time.monotonic()
+    router.send(cell, True, flows, "-p", str(offered))  # conntrack calls each of them assured now
+    wait_until(known, 120, f"{flows} connections admitted", 0.05)
+    rate = flows / (time.monotonic() - began)
+    overruns = status()["conntrack"]["overruns"] - overruns
+    return [result("admitted", f"{offered} a second offered", "1/s", [rate]),
+            result("overruns", f"{offered} a second offered", "", [overruns])]
+
+
+def capacity(rig, flows):
+    router, pid = rig.routers[0], rig.lab.daemon.pid
+    router.settle(Cell(flows))
+    room = rig.lab.ask("status")["data"]["flows"]["max"]
+    return [result("daemon's memory", f"{flows} connections", "MiB", [resident_mib(pid)]),
+            result("maps", f"room for {room}", "MiB", [maps_mib(pid)]),
+            result("resync", f"{flows} connections", "s", [resync(rig, router, flows)])]
+
+
+def resync(rig, router, flows):
+    """Events of other connections overrun the daemon while it is stopped; until the fast path is on again."""
+    before = rig.lab.ask("status")["data"]["conntrack"]["resyncs"]
+    os.kill(rig.lab.daemon.pid, signal.SIGSTOP)
+    try:
+        router.send(Cell(2 * flows), True, 2 * flows)
+    finally:
+        os.kill(rig.lab.daemon.pid, signal.SIGCONT)
+    began = time.monotonic()
+
+    def again():
+        status = rig.lab.ask("status")["data"]
+        return status["conntrack"]["resyncs"] > before and status["fast_path"] == "on"
+
+    try:
+        wait_until(again, 60, "conntrack is read again", 0.02)
+    except Failure as error:
+        raise Failure(f"{error}; or the daemon was not overrun") from error
+    return time.monotonic() - began
+
+
+SECONDARY = {"tcp": tcp, "udp": udp, "tcp-local": local, "setup": setup}
