@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a benchmark sends: addresses, headers, tunnels. Both test/bench and test/vm/bench choose from it."""
 import dataclasses
+import struct
 
 from frames import ETH_IP, ETH_IPV6, IPIP, IPV6, UDP, ethernet, ipv4, ipv6, udp
 
 PORT = 9
 VLAN = 10
+SESSION = 1  # of PPPoE
+ETH_PPP_SESSION, PPP_IP = 0x8864, 0x0021
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Scenario:
     masquerade: bool = False
     tunnel: str = ""
     vlan: bool = False
+    pppoe: bool = False
     rival: bool = True  # the flowtable takes it; else its slow path is measured, with the attempt
 
     @property
@@ -80,6 +84,8 @@ class Scenario:
     @property
     def wan(self):
         """Router's and remote's device for each other."""
+        if self.pppoe:
+            return "ppp0"
         return f"wan0.{VLAN}" if self.vlan else "wan0"
 
     @property
@@ -104,6 +110,9 @@ class Scenario:
         if self.tunnel:
             hops = (self.outer.wan_near, self.outer.wan_far)
             packet = self.outer.wrap(*(hops if self.up else hops[::-1]), self.ip.number, packet)
+        if self.pppoe:
+            head = struct.pack("!BBHHH", 0x11, 0, SESSION, len(packet) + 2, PPP_IP)
+            return ethernet(dst, src, ETH_PPP_SESSION, head + packet)
         return ethernet(dst, src, self.outer.ethertype, packet, VLAN if self.vlan else None)
 
 

@@ -28,6 +28,16 @@ def dial(lab, side, dev, unit=0, ipv6=False):
     return process
 
 
+def join(lab, sides, number):
+    """A session without discovery, of the kernel's PPPoE at both ends: sides are (side, device, address), twice."""
+    for (side, dev, own), (far, far_dev, peer) in (sides, sides[::-1]):
+        lab[side].spawn("pppd", "plugin", "pppoe.so", f"nic-{dev}", "pppoe-sess", f"{number}:{lab[far].mac(far_dev)}",
+                        "nodetach", "noauth", "noccp", "novj", "lcp-echo-interval", "0", "mtu", "1492", "mru", "1492",
+                        "unit", "0", f"{own}:{peer}")
+    for side, _dev, _own in sides:
+        wait_until(lambda side=side: "inet" in addresses(lab, side), 90, f"ppp0 of {side} is up", 0.2)
+
+
 def addresses(lab, side, unit=0):
     """family -> (own, peer's or none) of ppp<unit>"""
     return {addr["family"]: (addr["local"], addr.get("address"))

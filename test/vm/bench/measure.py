@@ -18,7 +18,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEST = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [HERE, os.path.join(TEST, "bench"), os.path.join(TEST, "net")]
+sys.path[:0] = [HERE, os.path.dirname(HERE), os.path.join(TEST, "bench"), os.path.join(TEST, "net")]
 BUILD = os.environ["FTCTL_BIN_DIR"]
 MEMORY = "/dev/shm/ftctl-bench"  # programs are copied there
 os.environ["FTCTL_BIN_DIR"] = MEMORY
@@ -33,7 +33,7 @@ from topology import MACS, build, make, rules  # noqa: E402
 from traffic import UdpFlow, UdpPeer  # noqa: E402
 
 MODULES = ("veth nf_conntrack nf_tables nft_ct nft_chain_nat nft_masq nf_flow_table nf_flow_table_inet "
-           "nft_flow_offload pktgen 8021q cls_bpf sch_ingress").split()
+           "nft_flow_offload pktgen 8021q pppoe cls_bpf sch_ingress").split()
 PROGRAMS = "ip nsenter setpriv nft ethtool conntrack iperf3".split()
 IPERF_PORT = 5201
 PKTGEN_ROUNDS = 2
@@ -203,7 +203,7 @@ class Bench:
         scenario = self.scenario
         if scenario.up:
             role, device, dst = "client", "eth0", "lan0"
-        elif scenario.tunnel:
+        elif scenario.tunnel or scenario.pppoe:
             role, device, dst = "server", "eth0", "remote-lan0"
         else:
             role, device, dst = "remote", "wan0", "wan0"

@@ -2,7 +2,7 @@
 """What test/vm/bench.sh measures: one line of SCENARIOS each.
 
 client eth0 -- lan0 router wan0 == wan0 remote lan0 -- eth0 server; the router is what is measured, in the direction
-from client to server (`up`) or back. A tunnel, or a VLAN, runs between router and remote.
+from client to server (`up`) or back. A tunnel, a VLAN, or a PPPoE session runs between router and remote.
 
 A new encapsulation is an entry of TUNNELS (test/bench/shapes.py) and its lines in SCENARIOS.
 """
@@ -26,4 +26,6 @@ SCENARIOS = {each.name: each for each in (
     Scenario("6in4-decap", "out of it", up=False, ip=V6, tunnel="6in4", rival=False),
     Scenario("vlan-push", "IPv4 into a VLAN", vlan=True),
     Scenario("vlan-pop", "out of it", up=False, vlan=True),
+    Scenario("pppoe-push", "IPv4 into a PPPoE session", pppoe=True),
+    Scenario("pppoe-pop", "out of it", up=False, pppoe=True),
 )}

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The namespaces of a scenario, and the router's rules."""
+import sessions
 from lab import Lab
-from shapes import TUNNELS, VLAN
+from shapes import SESSION, TUNNELS, VLAN
 
 MACS = {"client": "02:00:00:00:01:01", "lan0": "02:00:00:00:01:02", "wan0": "02:00:00:00:02:01",
         "remote": "02:00:00:00:02:02", "remote-lan0": "02:00:00:00:03:01"}
@@ -29,6 +30,8 @@ def build(lab, scenario):
         lab[role].sysctl(net_ipv4_ip_forward=1)
         if scenario.vlan:
             lab[role].ip(f"link add link wan0 name {scenario.wan} type vlan id {VLAN}\nlink set {scenario.wan} up")
+    if scenario.pppoe:
+        sessions.join(lab, (("router", "wan0", "10.64.0.1"), ("remote", "wan0", "10.64.0.2")), SESSION)
     for ip in families(scenario):
         addresses(lab, scenario, ip)
     if scenario.tunnel:
