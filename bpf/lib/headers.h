@@ -74,7 +74,7 @@ static __always_inline bool headers_ipv4(struct context *ctx, struct headers_roo
 	return true;
 }
 
-/* Where the extension header `*proto` at `*next` ends; false: it is none, or it cannot be read. */
+/* Skips the extension header `h->proto` at `h->next`; false: it is none, or it cannot be read. */
 static __always_inline bool headers_extension(struct context *ctx, struct headers *h)
 {
 	struct {

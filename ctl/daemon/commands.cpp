@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "daemon/engine.h"
+#include "daemon/request.h"
 #include "daemon/rpf_mode.h"
 #include "util/clock.h"
 #include "util/suggest.h"
@@ -20,50 +21,14 @@ namespace {
 
 using nlohmann::json;
 
-Reply failure(Error error)
-{
-    Reply reply;
-    reply.error = std::move(error);
-    return reply;
-}
-
-Reply usage(const std::string &what, const std::string &why)
-{
-    return failure({what, why, "", Code::usage, 0});
-}
-
-Reply answer(json data)
-{
-    Reply reply;
-    reply.data = std::move(data);
-    return reply;
-}
-
-/// The array of strings "devices"; none when it is something else.
+/// The names in "devices"; none when it is something else.
 std::optional<std::vector<std::string>> device_names(const json &request)
 {
-    const auto it = request.find("devices");
-    if (it == request.end() || !it->is_array() || it->size() > FTCTL_MAX_SLOTS)
+    auto names = words(request, "devices");
+    if (!names || names->size() > FTCTL_MAX_SLOTS ||
+        std::any_of(names->begin(), names->end(), [](const std::string &name) { return name.empty(); }))
         return std::nullopt;
-    std::vector<std::string> names;
-    for (const json &name : *it) {
-        if (!name.is_string() || name.get_ref<const std::string &>().empty())
-            return std::nullopt;
-        names.push_back(name.get<std::string>());
-    }
     return names;
-}
-
-bool flag(const json &request, const char *name, bool otherwise)
-{
-    const auto it = request.find(name);
-    return it != request.end() && it->is_boolean() ? it->get<bool>() : otherwise;
-}
-
-std::string word(const json &request, const char *name, const std::string &otherwise = {})
-{
-    const auto it = request.find(name);
-    return it != request.end() && it->is_string() ? it->get<std::string>() : otherwise;
 }
 
 } // namespace
@@ -141,6 +106,8 @@ Reply Engine::cmd_attach(const json &request)
             return failure(tracked.error());
         }
         track_wanted_ = track;
+        if (!rpf.empty())
+            tell_rpf();
         for (const std::string &name : *names)
             if (!rpf.empty() && !devices_->set_rpf(name, rpf))
                 notes.emplace_back(name +

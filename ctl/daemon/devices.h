@@ -77,7 +77,8 @@ class Devices {
     /// such a device takes nothing, or gets nothing, then.
     void check_offloads();
 
-    [[nodiscard]] const Resolved &uppers() const { return resolved_; }
+    /// Some device is to have a reverse path filter, be it there or not.
+    [[nodiscard]] bool wants_rpf() const;
     [[nodiscard]] const std::map<std::string, Device> &all() const { return devices_; }
     [[nodiscard]] const Device *find(std::uint32_t ifindex) const;
     [[nodiscard]] bool none_attached() const;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The reverse path filter of attached devices.
+#include <algorithm>
+
 #include <net/if.h>
 
 #include "daemon/devices.h"
@@ -28,6 +30,12 @@ Status Devices::set_rpf(const std::string &name, const std::string &mode)
     if (it->second.ifindex != 0)
         apply_rpf(it->second);
     return {};
+}
+
+bool Devices::wants_rpf() const
+{
+    return std::any_of(devices_.begin(), devices_.end(),
+                       [](const auto &item) { return parse_rpf(item.second.options.rpf).value_or(0) != 0; });
 }
 
 /// Without any, no packet is asked whether its device has one.

@@ -199,7 +199,7 @@ void Engine::settle_routes()
     if (dirty.rules || !dirty.routes.empty() || dirty.everything)
         if (auto done = kernel_->refresh_rules(); !done)
             spdlog::error("{}: {}", done.error().what, done.error().why);
-    if (dirty.addresses || !dirty.routes.empty() || dirty.everything)
+    if (devices_->wants_rpf() && (dirty.addresses || !dirty.routes.empty() || dirty.everything))
         tell_rpf();
     const auto by_route = [&](const Connection &conn) {
         return std::any_of(dirty.routes.begin(), dirty.routes.end(), [&](const RouteChanged &route) {

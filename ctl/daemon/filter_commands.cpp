@@ -9,53 +9,21 @@
 #include <spdlog/spdlog.h>
 
 #include "daemon/engine.h"
+#include "daemon/request.h"
 #include "daemon/rpf_mode.h"
 #include "util/clock.h"
 #include "util/suggest.h"
 
 namespace ftctl {
 
-namespace {
-
 using nlohmann::json;
-
-Reply failure(Error error)
-{
-    Reply reply;
-    reply.error = std::move(error);
-    return reply;
-}
-
-Reply answer(json data)
-{
-    Reply reply;
-    reply.data = std::move(data);
-    return reply;
-}
-
-/// The array of strings at `key`; none when it is something else.
-std::optional<std::vector<std::string>> texts(const json &request, const char *key)
-{
-    const auto it = request.find(key);
-    if (it == request.end() || !it->is_array())
-        return std::nullopt;
-    std::vector<std::string> out;
-    for (const json &text : *it) {
-        if (!text.is_string())
-            return std::nullopt;
-        out.push_back(text.get<std::string>());
-    }
-    return out;
-}
-
-} // namespace
 
 Reply Engine::cmd_filter_add(const json &request)
 {
-    const auto words = texts(request, "words");
-    if (!words)
+    const auto rule_words = words(request, "words");
+    if (!rule_words)
         return failure({"filter add", "no words", "", Code::usage, 0});
-    auto rule = parse_filter_rule(*words, "filter add");
+    auto rule = parse_filter_rule(*rule_words, "filter add");
     if (!rule)
         return failure(rule.error());
     const auto id = filter_->add(std::move(*rule));
@@ -80,15 +48,12 @@ Reply Engine::cmd_filter_del(const json &request)
 Reply Engine::cmd_filter_load(const json &request)
 {
     EarlyFilter::Part part;
-    auto lines = texts(request, "lines");
-    const auto token = request.find("token");
-    const auto more = request.find("more");
-    if (!lines || token == request.end() || !token->is_string() ||
-        token->get_ref<const std::string &>().empty())
+    auto lines = words(request, "lines");
+    part.token = word(request, "token");
+    if (!lines || part.token.empty())
         return failure({"filter load", "lines and token are needed", "", Code::usage, 0});
     part.lines = std::move(*lines);
-    part.token = token->get<std::string>();
-    part.more = more != request.end() && more->is_boolean() && more->get<bool>();
+    part.more = flag(request, "more", false);
     const auto rules = filter_->load(part, monotonic_ns());
     return rules ? answer({{"rules", *rules}}) : failure(rules.error());
 }
@@ -103,14 +68,11 @@ Reply Engine::cmd_filter_flush()
 
 Reply Engine::cmd_rpf(const json &request)
 {
-    const auto text = [&](const char *key) {
-        const auto it = request.find(key);
-        return it != request.end() && it->is_string() ? it->get<std::string>() : std::string();
-    };
-    const std::string device = text("device"), mode = text("rpf");
+    const std::string device = word(request, "device"), mode = word(request, "rpf");
     if (device.empty() || mode.empty() || !parse_rpf(mode))
         return failure({"rpf", device.empty() ? "no device named" : "unknown mode '" + mode + "'",
                         "ftctl rpf DEV MODE; modes: " + join_words(rpf_words()), Code::usage, 0});
+    tell_rpf(); // before the first packet is judged
     if (auto done = devices_->set_rpf(device, mode); !done)
         return failure(done.error());
     Reply reply = answer({{"name", device}, {"rpf", rpf_text(*parse_rpf(mode))}});

@@ -95,31 +95,38 @@ void KernelView::find_uppers()
 {
     if (!std::exchange(links_changed_, false))
         return;
-    upper_macs_.clear();
     below_bridges_.clear();
-    const auto bottom = [this](const Link *link) {
-        for (int i = 0; link && link->vlan && i < kMaxBelow; i++) {
-            const auto it = links_.find(link->lower);
-            link = it == links_.end() ? nullptr : &it->second;
-        }
+    std::map<std::uint32_t, const Link *> first; // above each device, of those with an address of their own
+    const auto find = [this](std::uint32_t index) {
+        const auto it = links_.find(index);
+        return it == links_.end() ? nullptr : &it->second;
+    };
+    const auto bottom = [&find](const Link *link) {
+        for (int i = 0; link && link->vlan && i < kMaxBelow; i++)
+            link = find(link->lower);
         return link;
     };
-    const auto own = [this](const Link *low, const Link &upper) {
-        if (low && low->mac != upper.mac)
-            upper_macs_.try_emplace(low->index, upper.mac);
+    const auto above = [&first](const Link *low, const Link *upper) {
+        if (!low || !upper || !(upper->flags & IFF_UP) || low->mac == upper->mac)
+            return;
+        const Link *&known = first.try_emplace(low->index, upper).first->second;
+        if (upper->index < known->index)
+            known = upper;
     };
     for (const auto &[index, link] : links_) {
-        if (const Link *low = link.port ? bottom(&link) : nullptr)
-            below_bridges_.insert(low->index);
-        if (!(link.flags & IFF_UP))
-            continue;
+        const Link *low = bottom(&link);
         if (link.vlan)
-            own(bottom(&link), link);
-        else if (link.bridge)
-            for (const auto &[port_index, port] : links_)
-                if (port.master == index && port.port && port.port->forwarding)
-                    own(bottom(&port), link);
+            above(low, &link);
+        if (!link.port)
+            continue;
+        if (low)
+            below_bridges_.insert(low->index);
+        if (link.port->forwarding)
+            above(low, find(link.master));
     }
+    upper_macs_.clear();
+    for (const auto &[index, upper] : first)
+        upper_macs_.emplace(index, upper->mac);
 }
 
 } // namespace ftctl

@@ -18,15 +18,15 @@ constexpr std::size_t kMaxDevices = 6; // NET_DEVICE_PATH_STACK_MAX, and the fir
 /// One step down: the device below, or why not.
 using Step = Decision<const Link *>;
 
-Refusal obstacle(const Link &link, const std::string &what)
+tl::unexpected<Refusal> obstacle(const Link &link, const std::string &what)
 {
-    return {FTCTL_R_PATH, link.name + ": " + what};
+    return refuse(FTCTL_R_PATH, link.name + ": " + what);
 }
 
 Step push_tag(const Link &link, const VlanTag &tag, const Link *lower, ForwardPath &path)
 {
     if (path.tags.size() == kMaxTags)
-        return tl::unexpected(obstacle(link, "more than two VLAN tags"));
+        return obstacle(link, "more than two VLAN tags");
     path.tags.insert(path.tags.begin(), tag);
     return lower;
 }
@@ -35,9 +35,9 @@ Step below_vlan(const Link &link, ForwardPath &path, Fib &fib)
 {
     const Link *lower = fib.link(link.lower);
     if (!lower)
-        return tl::unexpected(obstacle(link, "its device is in another namespace"));
+        return obstacle(link, "its device is in another namespace");
     if (link.vlan->keeps_tag)
-        return tl::unexpected(obstacle(link, "reorder_hdr off"));
+        return obstacle(link, "reorder_hdr off");
     return push_tag(link, link.vlan->tag, lower, path);
 }
 
@@ -46,7 +46,7 @@ Step below_pppoe(const Link &link, ForwardPath &path, Fib &fib)
     path.pppoe = fib.pppoe(link);
     const Link *lower = path.pppoe ? fib.link_by_name(path.pppoe->device) : nullptr;
     if (!lower)
-        return tl::unexpected(obstacle(link, "no PPPoE session known to be its own"));
+        return obstacle(link, "no PPPoE session known to be its own");
     path.smac_dev = lower->index;
     return lower;
 }
@@ -65,12 +65,12 @@ Decision<std::uint16_t> bridge_vid(const Link &bridge, const ForwardPath &path, 
         const VlanTag &tag = path.tags.front();
         const BridgeVlan *vlan = find_vlan(own, tag.vid);
         if (tag.proto != bridge.bridge->vlan_proto || !vlan || vlan->untagged)
-            return tl::unexpected(obstacle(bridge, "VLAN " + std::to_string(tag.vid) + " is not its own"));
+            return obstacle(bridge, "VLAN " + std::to_string(tag.vid) + " is not its own");
         return tag.vid;
     }
     const auto pvid = std::find_if(own.begin(), own.end(), [](const auto &v) { return v.pvid; });
     if (pvid == own.end() || !pvid->untagged)
-        return tl::unexpected(obstacle(bridge, "no untagged PVID of its own"));
+        return obstacle(bridge, "no untagged PVID of its own");
     return pvid->vid;
 }
 
@@ -80,7 +80,7 @@ Step leave_vlan(const Link &bridge, const Link &port, std::uint16_t vid, Forward
 {
     const BridgeVlan *vlan = find_vlan(fib.bridge_vlans(port.index), vid);
     if (!vlan)
-        return tl::unexpected(obstacle(port, "not in VLAN " + std::to_string(vid)));
+        return obstacle(port, "not in VLAN " + std::to_string(vid));
     if (vlan->untagged && !vlan->pvid)
         return tl::unexpected(
             obstacle(port, "VLAN " + std::to_string(vid) + " leaves untagged, but is not its PVID"));
@@ -96,10 +96,10 @@ Step leave_vlan(const Link &bridge, const Link &port, std::uint16_t vid, Forward
 Step below_bridge(const Link &bridge, const Link &device, const IpAddr &next_hop, ForwardPath &path, Fib &fib)
 {
     if (bridge.bridge->mst)
-        return tl::unexpected(obstacle(bridge, "a spanning tree per VLAN"));
+        return obstacle(bridge, "a spanning tree per VLAN");
     path.station = path.pppoe ? path.pppoe->peer : fib.neighbour_mac(device.index, next_hop);
     if (!path.station)
-        return tl::unexpected(obstacle(bridge, "the next hop is not resolved"));
+        return obstacle(bridge, "the next hop is not resolved");
     std::uint16_t vid = 0;
     if (bridge.bridge->vlan_filtering) {
         const auto own = bridge_vid(bridge, path, fib);
@@ -111,9 +111,9 @@ Step below_bridge(const Link &bridge, const Link &device, const IpAddr &next_hop
     if (const auto index = fib.fdb_port(bridge.index, *path.station, vid))
         port = fib.link(*index);
     if (!port || port->master != bridge.index || !port->port)
-        return tl::unexpected(obstacle(bridge, "no port is known for " + path.station->str()));
+        return obstacle(bridge, "no port is known for " + path.station->str());
     if (!port->port->forwarding)
-        return tl::unexpected(obstacle(*port, "not in forwarding state"));
+        return obstacle(*port, "not in forwarding state");
     if (port->port->locked || port->port->vlan_tunnel)
         return tl::unexpected(
             obstacle(*port, port->port->locked ? "a locked port" : "maps VLANs to tunnels"));
@@ -132,9 +132,9 @@ Decision<ForwardPath> forward_path(const Link &device, const IpAddr &next_hop, F
         if (fib.attached(link->index))
             break;
         if (!(link->flags & IFF_UP))
-            return tl::unexpected(obstacle(*link, "down"));
+            return obstacle(*link, "down");
         if (path.devices.size() == kMaxDevices)
-            return tl::unexpected(obstacle(device, "too many devices below each other"));
+            return obstacle(device, "too many devices below each other");
         Step lower = refuse(FTCTL_R_DEVICE, link->name);
         if (link->kind == "ppp")
             lower = below_pppoe(*link, path, fib);
@@ -152,8 +152,8 @@ Decision<ForwardPath> forward_path(const Link &device, const IpAddr &next_hop, F
     const Link *source = fib.link(path.smac_dev);
     path.upper_mac = source && source->mac != link->mac;
     if (!source || (path.upper_mac && fib.upper_mac(link->index) != source->mac))
-        return tl::unexpected(obstacle(source ? *source : device, "its MAC address is not the one that " +
-                                                                      link->name + " takes frames for"));
+        return obstacle(source ? *source : device,
+                        "its MAC address is not the one that " + link->name + " takes frames for");
     return path;
 }
 
