@@ -27,10 +27,12 @@ def run():
             check(flow.lost(first) <= 3, f"`ip {how}`: {flow.lost(first)} datagrams lost, the kernel loses 3 at most")
             check_fast(lab, flow)
 
-        # W stops answering ARP: the entry fails and L must be told.
+        # W is silent in ARP: the entry fails and L must be told. Its requests stop too: R would learn its MAC from one.
         unreachable = Sniffer(lab["L"], "la", is_icmp(3, 1))
         passed = lab.reason("ra", "no-neigh") + lab.reason("ra", "stale") + lab.reason("ra", "no-flow")
-        lab["W"].nft("""table arp a { chain i { type filter hook input priority 0; drop; } }""")
+        lab["W"].nft("""table arp a {
+            chain i { type filter hook input priority 0; drop; }
+            chain o { type filter hook output priority 0; drop; } }""")
         lab["R"].ip("neigh flush dev rb")
         flow.start(50)
         wait_until(lambda: unreachable.seen, 6, "ICMP host unreachable reaches L")
