@@ -9,11 +9,8 @@
 #include "parse_l2.h"
 #include "write.h"
 
-/* Since 6.3 (a flag of an anonymous enum: CO-RE cannot ask for it). */
 #define ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
 #define ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
-#define DECAP_L3_SINCE	       ((6 << 16) + (3 << 8))
-extern int LINUX_KERNEL_VERSION __kconfig;
 
 static __always_inline bool tc_changes_family(const struct packet *pkt)
 {
@@ -28,9 +25,9 @@ static __always_inline __u32 ctx_adjust_check(struct __sk_buff *skb, const struc
 	if ((pkt->key.pppoe || path->pppoe) && skb->gso_size)
 		return FTCTL_R_GSO;
 	/* A ppp device finishes checksums; what is below it may leave that to the next machine. */
-	if (path->pppoe && tc_csum_unfinished(pkt))
+	if (path->pppoe && tc_csum_unfinished(skb, pkt))
 		return FTCTL_R_CSUM_UNKNOWN;
-	if (tc_changes_family(pkt) && LINUX_KERNEL_VERSION < DECAP_L3_SINCE)
+	if (tc_changes_family(pkt) && !KERNEL_SINCE(6, 3))
 		return FTCTL_R_HEADROOM;
 	return 0;
 }

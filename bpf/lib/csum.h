@@ -6,7 +6,7 @@
 #ifndef FTCTL_LIB_CSUM_H
 #define FTCTL_LIB_CSUM_H
 
-#include "common.h"
+#include "packet.h"
 
 static __always_inline __u16 csum_fold(__u32 sum)
 {
@@ -38,6 +38,48 @@ static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
 		sum += word[i];
 	sum = (sum & 0xffffffff) + (sum >> 32); /* at most 33 bits: csum_fold() wants a carry less */
 	return csum_fold((__u32)(sum & 0xffff) + (__u32)(sum >> 16));
+}
+
+/* The field of the header at `l4`; NULL: it is behind the end. */
+static __always_inline __u16 *l4_csum_field(void *l4, const void *end, const struct packet *pkt)
+{
+	__u32 at =
+		pkt->proto == IPPROTO_TCP ? offsetof(struct tcphdr, check) : offsetof(struct udphdr, check);
+	void *field;
+
+	asm volatile("" : "+r"(at)); /* one pointer, checked as it is used */
+	field = l4 + at;
+	return field + sizeof(__u16) > end ? NULL : field;
+}
+
+/* NAT of a checksum over the packet, as udp_manip_pkt() and tcp_manip_pkt() change it. */
+static __always_inline bool l4_csum_finished(void *l4, const void *end, const struct ftctl_flow *flow,
+					     const struct packet *pkt)
+{
+	__u16 *field = l4_csum_field(l4, end, pkt);
+	bool udp = pkt->proto == IPPROTO_UDP;
+	__u16 check;
+
+	if (!field)
+		return false;
+	if (udp && !pkt->l4_check)
+		return true; /* no checksum: stays so (RFC 768) */
+	check = csum_update(pkt->l4_check, (__u32)flow->addr_delta + flow->port_delta);
+	*field = udp && !check ? 0xffff : check;
+	return true;
+}
+
+/* ... of the pseudo header's sum, which has no ports (inet_proto_csum_replace4() with CHECKSUM_PARTIAL). */
+static __always_inline bool l4_csum_partial(void *l4, const void *end, const struct ftctl_flow *flow,
+					    const struct packet *pkt)
+{
+	__u16 *field = l4_csum_field(l4, end, pkt);
+	__u16 sum = csum_fold((__u32)pkt->l4_check + flow->addr_delta);
+
+	if (!field)
+		return false;
+	*field = pkt->proto == IPPROTO_UDP && !sum ? 0xffff : sum;
+	return true;
 }
 
 #endif

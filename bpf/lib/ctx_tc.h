@@ -6,6 +6,7 @@
 #include <linux/pkt_cls.h>
 
 #include "csum.h"
+#include "kernel.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -98,6 +99,25 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
 	return true;
 }
 
+/* CHECKSUM_* of the buffer. */
+static __always_inline __u32 tc_summed(struct __sk_buff *skb)
+{
+	if (KERNEL_HAS_CTX) {
+		struct sk_buff *buffer = bpf_cast_to_kern_ctx(skb);
+
+		return BPF_CORE_READ_BITFIELD(buffer, ip_summed);
+	}
+	return CHECKSUM_UNKNOWN;
+}
+
+/* Is skb->csum to be kept, or may it be? Only helpers can. */
+static __always_inline bool tc_csum_by_helper(struct __sk_buff *skb)
+{
+	__u32 summed = tc_summed(skb);
+
+	return summed == CHECKSUM_UNKNOWN || summed == CHECKSUM_COMPLETE;
+}
+
 /* Of the packet as it arrived. */
 static __always_inline __u16 tc_pseudo_sum(const struct packet *pkt)
 {
@@ -113,31 +133,35 @@ static __always_inline __u16 tc_pseudo_sum(const struct packet *pkt)
 /*
  * A UDP checksum field of zero is either "none" or, in a buffer whose checksum the device is to
  * finish (CHECKSUM_PARTIAL), a pseudo-header sum that happens to be zero; udp_manip_pkt()
- * tells them apart by ip_summed, which a program cannot see. Only the one value of the length
- * that makes the pseudo-header sum zero is ambiguous; that packet goes to the stack.
+ * tells them apart by ip_summed, which a program on an old kernel cannot see. Only the one value of the
+ * length that makes the pseudo-header sum zero is ambiguous there; that packet goes to the stack.
  */
-static __always_inline bool ctx_csum_known(const struct packet *pkt)
+static __always_inline bool ctx_csum_known(struct __sk_buff *skb, const struct packet *pkt)
 {
-	if (pkt->proto != IPPROTO_UDP || pkt->l4_check)
+	if (tc_summed(skb) != CHECKSUM_UNKNOWN || pkt->proto != IPPROTO_UDP || pkt->l4_check)
 		return true;
 	return tc_pseudo_sum(pkt) != 0xffff;
 }
 
 /*
- * May be a checksum for the device to finish: its field is the sum of the pseudo-header then. One finished
- * checksum in 65536 looks the same.
+ * A checksum for the device to finish: its field is the sum of the pseudo-header then. Where the kernel does
+ * not tell, one finished checksum in 65536 is taken for one.
  */
-static __always_inline bool tc_csum_unfinished(const struct packet *pkt)
+static __always_inline bool tc_csum_unfinished(struct __sk_buff *skb, const struct packet *pkt)
 {
+	__u32 summed = tc_summed(skb);
+
+	if (summed != CHECKSUM_UNKNOWN)
+		return summed == CHECKSUM_PARTIAL;
 	if (pkt->proto == IPPROTO_GRE)
 		return false;
 	return pkt->l4_check == tc_pseudo_sum(pkt) || (!pkt->l4_check && tc_pseudo_sum(pkt) == 0xffff);
 }
 
-/* skb->csum, where the device has summed the packet (CHECKSUM_COMPLETE); elsewhere it does nothing. */
+/* skb->csum, where the device has summed the packet; elsewhere the helper would do nothing. */
 static __always_inline void ctx_csum_changed(struct __sk_buff *skb, __s64 diff)
 {
-	if (diff >= 0)
+	if (diff >= 0 && tc_csum_by_helper(skb))
 		bpf_csum_update(skb, (__u32)diff);
 }
 
@@ -149,11 +173,11 @@ static __always_inline bool ctx_trim(struct __sk_buff *skb, __u32 bytes)
 }
 
 /*
- * The L4 checksum at `l4`, for NAT. By helper: it knows what kind of checksum the buffer has
+ * The L4 checksum at `l4`, for NAT, by helper: it knows what kind of checksum the buffer has
  * (finished, to be finished by the device, or summed by the device).
  */
-static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const struct ftctl_flow *flow,
-					const struct packet *pkt)
+static __always_inline bool tc_l4_csum_helper(struct __sk_buff *skb, __u32 l4, const struct ftctl_flow *flow,
+					      const struct packet *pkt)
 {
 	__u32 at = l4 + offsetof(struct tcphdr, check);
 	__u64 flags = 0;
@@ -171,6 +195,16 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 	if (packet_v6(pkt))
 		bpf_csum_update(skb, flow->addr_delta);
 	return bpf_l4_csum_replace(skb, at, 0, flow->port_delta, flags) == 0;
+}
+
+static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const struct ftctl_flow *flow,
+					const struct packet *pkt)
+{
+	if (tc_csum_by_helper(skb))
+		return tc_l4_csum_helper(skb, l4, flow, pkt);
+	if (tc_summed(skb) == CHECKSUM_PARTIAL)
+		return l4_csum_partial(ctx_data(skb) + l4, ctx_data_end(skb), flow, pkt);
+	return l4_csum_finished(ctx_data(skb) + l4, ctx_data_end(skb), flow, pkt);
 }
 
 static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)

@@ -4,6 +4,7 @@
 #define FTCTL_LIB_CTX_H
 
 #include "csum.h"
+#include "kernel.h"
 #include "maps.h"
 #include "packet.h"
 
@@ -33,6 +34,12 @@ static __always_inline void *ctx_data_end(const struct xdp_md *ctx)
 /* Length of the frame with all its fragments. */
 static __always_inline __u32 ctx_len(struct xdp_md *ctx)
 {
+	if (KERNEL_HAS_CTX) {
+		struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
+
+		if (likely(!(xdp->flags & XDP_BUFF_FRAGS)))
+			return (__u32)(ctx_data_end(ctx) - ctx_data(ctx));
+	}
 	return (__u32)bpf_xdp_get_buff_len(ctx);
 }
 
@@ -90,7 +97,7 @@ static __always_inline bool ctx_egress_ok(const struct ftctl_path_body *path)
 	return (path->flags & FTCTL_P_XDP) && bpf_redirect_map(&egress, path->oif, XDP_PASS) == XDP_REDIRECT;
 }
 
-static __always_inline bool ctx_csum_known(const struct packet *pkt)
+static __always_inline bool ctx_csum_known(struct xdp_md *ctx, const struct packet *pkt)
 {
 	return true;
 }
@@ -109,26 +116,7 @@ static __always_inline bool ctx_trim(struct xdp_md *ctx, __u32 bytes)
 static __always_inline bool ctx_l4_csum(struct xdp_md *ctx, __u32 l4, const struct ftctl_flow *flow,
 					const struct packet *pkt)
 {
-	__u32 delta = (__u32)flow->addr_delta + flow->port_delta;
-
-	if (pkt->proto == IPPROTO_TCP) {
-		struct tcphdr *tcp = ctx_data(ctx) + l4;
-
-		if ((void *)(tcp + 1) > ctx_data_end(ctx))
-			return false;
-		tcp->check = csum_update(pkt->l4_check, delta);
-	} else {
-		struct udphdr *udp = ctx_data(ctx) + l4;
-		__u16 check;
-
-		if ((void *)(udp + 1) > ctx_data_end(ctx))
-			return false;
-		if (!pkt->l4_check)
-			return true; /* no checksum: stays so (RFC 768) */
-		check = csum_update(pkt->l4_check, delta);
-		udp->check = check ? check : 0xffff;
-	}
-	return true;
+	return l4_csum_finished(ctx_data(ctx) + l4, ctx_data_end(ctx), flow, pkt);
 }
 
 static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, const struct packet *pkt)

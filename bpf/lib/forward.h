@@ -112,7 +112,7 @@ static __always_inline int forward(struct context *ctx)
 		return CTX_DROP;
 	}
 
-	now = bpf_ktime_get_coarse_ns();
+	now = clock_now(cfg);
 	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS)) {
 		reason = because(FTCTL_R_HEARTBEAT);
 		goto pass;
@@ -154,7 +154,7 @@ static __always_inline int forward(struct context *ctx)
 	reason = ctx_adjust_check(ctx, path, &pkt);
 	if (reason)
 		goto pass;
-	if ((flow->flags & FTCTL_F_NAT) && !ctx_csum_known(&pkt)) {
+	if ((flow->flags & FTCTL_F_NAT) && !ctx_csum_known(ctx, &pkt)) {
 		reason = because(FTCTL_R_CSUM_UNKNOWN);
 		goto pass;
 	}

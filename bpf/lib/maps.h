@@ -39,6 +39,16 @@ struct {
 	__type(value, struct ftctl_stats);
 } stats SEC(".maps");
 
+/*
+ * CLOCK_MONOTONIC as of the last tick or the one before, like bpf_ktime_get_coarse_ns(), but without a call:
+ * jiffies are counted by the same clock (tick_do_update_jiffies64()), so that the two stay as far apart as
+ * they are.
+ */
+static __always_inline __u64 clock_now(const struct ftctl_config *cfg)
+{
+	return bpf_jiffies64() * cfg->tick_ns + cfg->clock_ns;
+}
+
 /* One map per key shape: a plain flow does not pay for the size of a tunnel's key. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -79,7 +79,7 @@ static __always_inline __u32 parse_packet(struct context *ctx, const struct ftct
 	if (reason)
 		return reason;
 	/* ip_rcv_core() and ip6_rcv_core() trim what the link layer added */
-	pkt->pad = ctx_len(ctx) - off - ip.total;
+	pkt->pad -= ip.total;
 	if (parse_is_tunnel(ip.proto) && cfg->tunnels)
 		reason = parse_tunnel(ctx, &ip, &off, &avail, pkt, out);
 	else if (unlikely(ip.has_limit))

@@ -78,6 +78,7 @@ static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt
 	pkt->key.pppoe = ppp.sid;
 	__builtin_memcpy(pkt->key.peer, eth->h_source, ETH_ALEN);
 	pkt->l2_len += PPPOE_HLEN;
+	pkt->pad -= PPPOE_HLEN;
 	return 0;
 }
 
@@ -107,6 +108,7 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 		pkt->l2_len += sizeof(vlan);
 	}
 	*avail = ctx_len(ctx) - pkt->l2_len;
+	pkt->pad = *avail;
 	if (unlikely(*proto == bpf_htons(ETH_P_PPP_SES))) {
 		__u32 reason = parse_pppoe(ctx, pkt, &eth, *avail, proto, avail);
 

@@ -12,6 +12,7 @@
 #include <ftctl/fib_can_skip.h>
 
 #include "headers.h"
+#include "kernel.h"
 
 #ifndef AF_INET
 #define AF_INET	 2
@@ -19,10 +20,7 @@
 #endif
 #define LOOPBACK_IFINDEX 1
 
-/* Since 6.3 (a flag of an anonymous enum: CO-RE cannot ask for it). */
 #define RPF_LOOKUP_SKIP_NEIGH (1U << 3)
-#define RPF_SKIP_NEIGH_SINCE  ((6 << 16) + (3 << 8))
-extern int LINUX_KERNEL_VERSION __kconfig;
 
 /* The little of the kernel's types that is needed; relocated when loaded (CO-RE). */
 struct sock {
@@ -162,7 +160,7 @@ static __always_inline enum rpf_answer rpf_route(struct context *ctx, struct hea
 		if (!rpf_is_multicast6(&h->dst) && !rpf_is_link_local(&h->dst))
 			__builtin_memcpy(fib->ipv6_src, &h->dst, sizeof(h->dst));
 	}
-	if (LINUX_KERNEL_VERSION >= RPF_SKIP_NEIGH_SINCE)
+	if (KERNEL_SINCE(6, 3))
 		flags |= RPF_LOOKUP_SKIP_NEIGH;
 	switch (bpf_fib_lookup(ctx, fib, sizeof(*fib), flags)) {
 	case BPF_FIB_LKUP_RET_SUCCESS:

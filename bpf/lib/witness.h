@@ -186,7 +186,7 @@ static __always_inline void witness_see(struct __sk_buff *skb)
 	cfg = bpf_map_lookup_elem(&config, &zero);
 	if (!cfg)
 		return;
-	now = bpf_ktime_get_coarse_ns();
+	now = clock_now(cfg);
 	if (likely(cfg->watch_until_ns <= now))
 		return;
 	room = bpf_map_lookup_elem(&witness_room, &zero);

@@ -52,11 +52,7 @@ Status DatapathImpl::prepare()
     ring_.reset(ring_buffer__new(maps_.fd(MapId::events), on_ring_event, this, nullptr));
     if (!ring_)
         return fail_errno("open the event ring", errno);
-    auto program = load_flow_edit(maps_);
-    if (!program)
-        return tl::unexpected(program.error());
-    flow_edit_ = std::move(*program);
-    return {};
+    return set_clock();
 }
 
 Result<ftctl_stats> DatapathImpl::slot_stats(std::uint32_t index) const

@@ -105,6 +105,9 @@ class Datapath {
     virtual Result<std::optional<FlowEntry>> flow_lookup(const ftctl_tuple &key) = 0;
     /// Removes and returns the final counters; none when it was not there.
     virtual Result<std::optional<FlowEntry>> flow_delete(const ftctl_tuple &key) = 0;
+    /// Tells the programs how jiffies and CLOCK_MONOTONIC are apart. Done when opened; again now and then, in
+    /// case that a kernel without a clock of high resolution lost ticks.
+    virtual Status set_clock() = 0;
     virtual Status flow_edit(const ftctl_flow_edit &edit) = 0; ///< ENOENT in Error::err
     /// All flows of all maps, in batches; stops early when the handler returns false.
     virtual Status flow_each(const std::function<bool(const FlowEntry &)> &handler) = 0;

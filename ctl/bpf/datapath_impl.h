@@ -40,7 +40,7 @@ class DatapathImpl final : public Datapath {
     DatapathImpl &operator=(const DatapathImpl &) = delete;
 
     /* datapath.cpp */
-    /// Loads what a daemon needs beyond the maps: flow_edit and the event ring.
+    /// Loads what a daemon needs beyond the maps: flow_edit, the clock and the event ring.
     Status prepare();
     void set_adopted() { adopted_ = true; }
     [[nodiscard]] bool adopted() const override { return adopted_; }
@@ -65,6 +65,7 @@ class DatapathImpl final : public Datapath {
     Result<std::optional<FlowEntry>> flow_lookup(const ftctl_tuple &key) override;
     Result<std::optional<FlowEntry>> flow_delete(const ftctl_tuple &key) override;
     Status flow_edit(const ftctl_flow_edit &edit) override;
+    Status set_clock() override;
     Status flow_each(const std::function<bool(const FlowEntry &)> &handler) override;
 
     Status set_broadcasts(const std::vector<ftctl_broadcast> &all) override;
@@ -98,6 +99,7 @@ class DatapathImpl final : public Datapath {
     void count_failed_transmissions();
     Result<ftctl_stats> slot_stats(std::uint32_t index) const;
     static int on_ring_event(void *ctx, void *data, std::size_t size);
+    Status need_edit();
     Result<int> dry_program(std::uint32_t ifindex, ftctl_hook hook);
 
     Maps maps_;
@@ -107,7 +109,7 @@ class DatapathImpl final : public Datapath {
     std::map<std::uint32_t, Record> records_; ///< by ifindex
     std::uint32_t last_slot_ = 0;
     std::vector<Fd> tracepoints_; ///< links
-    Fd flow_edit_;
+    EditPrograms edit_;
     std::unique_ptr<ring_buffer, RingFree> ring_;
     struct EventCall;
     EventCall *event_call_ = nullptr; ///< during read_events

@@ -229,20 +229,43 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &ke
     return fail_errno("remove a flow", errno);
 }
 
+Status DatapathImpl::need_edit()
+{
+    if (edit_.flow_edit)
+        return {};
+    auto programs = load_edit(maps_);
+    if (!programs)
+        return tl::unexpected(programs.error());
+    edit_ = std::move(*programs);
+    return {};
+}
+
+// The length of a jiffy is the resolution of the coarse clock (KTIME_LOW_RES).
+Status DatapathImpl::set_clock()
+{
+    if (auto loaded = need_edit(); !loaded)
+        return loaded;
+    timespec tick{};
+    if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec != 0)
+        return fail_errno("set the clock of the datapath", errno);
+    maps_.config().tick_ns = static_cast<std::uint32_t>(tick.tv_nsec);
+    bpf_test_run_opts opts{};
+    opts.sz = sizeof(opts);
+    if (bpf_prog_test_run_opts(edit_.clock_set.get(), &opts) != 0)
+        return fail_errno("set the clock of the datapath", errno);
+    return {};
+}
+
 Status DatapathImpl::flow_edit(const ftctl_flow_edit &edit)
 {
-    if (!flow_edit_) {
-        auto program = load_flow_edit(maps_);
-        if (!program)
-            return tl::unexpected(program.error());
-        flow_edit_ = std::move(*program);
-    }
+    if (auto loaded = need_edit(); !loaded)
+        return loaded;
     ftctl_flow_edit ctx = edit; // the kernel copies the context back
     bpf_test_run_opts opts{};
     opts.sz = sizeof(opts);
     opts.ctx_in = &ctx;
     opts.ctx_size_in = sizeof(ctx);
-    if (bpf_prog_test_run_opts(flow_edit_.get(), &opts) != 0)
+    if (bpf_prog_test_run_opts(edit_.flow_edit.get(), &opts) != 0)
         return fail_errno("change a flow", errno);
     if (const auto ret = static_cast<std::int32_t>(opts.retval); ret != 0)
         return fail_errno("change a flow", ret < 0 ? -ret : EINVAL);

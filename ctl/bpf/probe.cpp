@@ -229,8 +229,8 @@ void probe_programs(std::vector<Probe> &probes)
     const auto tc = status_of(load_instance(*maps, FTCTL_HOOK_TC, dry));
     probes.push_back(from_status("xdp-program", optional_feature, xdp, "loads", kLoadHint));
     probes.push_back(from_status("tc-program", required_feature, tc, "loads", kLoadHint));
-    probes.push_back(from_status("syscall-program", required_feature, status_of(load_flow_edit(*maps)),
-                                 "loads", "needs Linux 5.14"));
+    probes.push_back(from_status("syscall-program", required_feature, status_of(load_edit(*maps)), "loads",
+                                 "needs Linux 5.14"));
     Status xmit = status_of(load_tracepoints(*maps));
     probes.push_back(from_status("xdp-tx-failed", optional_feature, xmit,
                                  "failed XDP transmissions are counted (tp_btf)",

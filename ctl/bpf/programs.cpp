@@ -134,17 +134,21 @@ Result<Instance> load_instance(const Maps &maps, ftctl_hook hook, const Instance
     return instance;
 }
 
-Result<Fd> load_flow_edit(const Maps &maps)
+Result<EditPrograms> load_edit(const Maps &maps)
 {
     const LogCapture log;
     const Owned<ftctl_edit> skeleton(ftctl_edit__open());
     if (!skeleton)
-        return fail_errno("open the flow_edit object", errno);
+        return fail_errno("open the object of flow_edit", errno);
     if (auto reused = maps.reuse(skeleton->obj, false); !reused)
         return tl::unexpected(reused.error());
     if (const int err = ftctl_edit__load(skeleton.get()); err != 0)
         return load_failed("the flow_edit program", -err, log);
-    return program_fd(skeleton->progs.flow_edit);
+    auto flow_edit = program_fd(skeleton->progs.flow_edit);
+    auto clock_set = program_fd(skeleton->progs.clock_set);
+    if (!flow_edit || !clock_set)
+        return tl::unexpected(flow_edit ? clock_set.error() : flow_edit.error());
+    return EditPrograms{std::move(*flow_edit), std::move(*clock_set)};
 }
 
 Result<std::vector<Tracepoint>> load_tracepoints(const Maps &maps)

@@ -27,8 +27,12 @@ struct Instance {
 
 /// Loads an instance for `hook`. Errors carry the verifier's last word.
 Result<Instance> load_instance(const Maps &maps, ftctl_hook hook, const InstanceParams &params);
-/// The program that changes flows in place.
-Result<Fd> load_flow_edit(const Maps &maps);
+/// Programs that user space runs.
+struct EditPrograms {
+    Fd flow_edit; ///< changes a flow in place
+    Fd clock_set; ///< sets config.clock_ns
+};
+Result<EditPrograms> load_edit(const Maps &maps);
 /// A program at a kernel tracepoint. They count frames that an XDP egress device did not take.
 struct Tracepoint {
     std::string name; ///< of the program

@@ -198,6 +198,8 @@ void Engine::tick()
     const std::uint64_t now = monotonic_ns();
     if (now - second_ns_ >= FTCTL_NSEC_PER_SEC) {
         second_ns_ = now;
+        if (auto set = datapath_->set_clock(); !set)
+            spdlog::warn("{}: {}", set.error().what, set.error().why);
         every_second();
     }
     if (now >= next_walk_ns_ && !devices_->none_attached()) {

@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 4
+#define FTCTL_ABI 5
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -370,24 +370,28 @@ struct ftctl_broadcast {
 FTCTL_ASSERT(sizeof(struct ftctl_broadcast) == 8, "broadcast");
 #define FTCTL_MAX_BROADCASTS 16384
 
-/* Map: config (array of one, memory-mapped). */
+/* Map: config (array of one, memory-mapped). What every packet needs is in the first 64 bytes. */
 struct ftctl_config {
 	ftctl_u32 abi;		  /* FTCTL_ABI */
 	ftctl_u32 gen;		  /* flows of another generation go back to the witness */
 	ftctl_u64 heartbeat_ns;	  /* CLOCK_MONOTONIC of the last beat */
 	ftctl_u64 watch_until_ns; /* the witness looks at packets until then */
+	ftctl_u64 clock_ns;	  /* CLOCK_MONOTONIC is jiffies * tick_ns + clock_ns, to a tick or two */
+	ftctl_u32 tick_ns;	  /* length of a jiffy */
 	ftctl_u32 tunnels;	  /* number of tunnels known; 0: IP in IP is just another protocol */
 	ftctl_u32 disabled;	  /* 1: everything to the stack (resync after lost events) */
-	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
-	ftctl_u64 netns_cookie;	  /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
 	ftctl_u32 filter;	  /* rules of the early filter in use: 0: none, else 1 + index (filter.h) */
 	ftctl_u32 multipath;	  /* FTCTL_MULTIPATH_*: families of which some route has several next hops */
 	ftctl_u32 rpf;		  /* attachments with a reverse path filter */
 	ftctl_u32 options;	  /* set by programs: a packet with options or extension headers came by */
+	ftctl_u32 pad;
+	ftctl_u64 instance;	/* random, made when the maps were; tells whether pins belong together */
+	ftctl_u64 netns_cookie; /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
 	/* local addresses, as a set of ftctl_local_bit(): a set bit may stand for others as well */
 	ftctl_u32 local[FTCTL_LOCAL_BITS / 32];
 };
-FTCTL_ASSERT(sizeof(struct ftctl_config) == 64 + FTCTL_LOCAL_BITS / 8, "config");
+FTCTL_ASSERT(sizeof(struct ftctl_config) == 80 + FTCTL_LOCAL_BITS / 8, "config");
+FTCTL_ASSERT(offsetof(struct ftctl_config, instance) == 64, "config: hot part");
 
 static inline ftctl_u32 ftctl_local_bit(const struct ftctl_addr *addr)
 {

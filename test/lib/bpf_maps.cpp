@@ -42,7 +42,13 @@ void Rig::reset(Hook hook)
     fresh.gen = 1;
     fresh.heartbeat_ns = now_ns();
     fresh.watch_until_ns = now_ns() + 3600 * FTCTL_NSEC_PER_SEC;
+    timespec tick{};
+    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
+    fresh.tick_ns = static_cast<std::uint32_t>(tick.tv_nsec);
     set_config(fresh);
+    bpf_test_run_opts opts{};
+    opts.sz = sizeof opts;
+    must(bpf_prog_test_run_opts(bpf_program__fd(impl_->edit->progs.clock_set), &opts), "clock_set");
 
     for (unsigned i = 0; i < kDevices; ++i) {
         const auto device = static_cast<Device>(i);

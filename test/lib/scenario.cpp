@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <stdexcept>
 #include <sys/utsname.h>
 #include <utility>
 
@@ -382,15 +383,21 @@ Packet Scenario::forwarded(const Packet &in) const
     return out;
 }
 
+bool kernel_at_least(unsigned major, unsigned minor)
+{
+    static const std::pair<unsigned, unsigned> ours = [] {
+        utsname name{};
+        unsigned first = 0, second = 0;
+        if (uname(&name) != 0 || std::sscanf(name.release, "%u.%u", &first, &second) != 2)
+            throw std::runtime_error("which kernel is this?");
+        return std::pair(first, second);
+    }();
+    return ours >= std::pair(major, minor);
+}
+
 bool Scenario::changes_family_in_vain() const
 {
-    static const bool old = [] {
-        utsname name{};
-        unsigned major = 0, minor = 0;
-        return uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
-               (major < 6 || (major == 6 && minor < 3));
-    }();
-    return old && hook == Hook::tc && in_tunnel() && in_outer6() != v6;
+    return !kernel_at_least(6, 3) && hook == Hook::tc && in_tunnel() && in_outer6() != v6;
 }
 
 std::string Scenario::describe() const

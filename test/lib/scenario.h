@@ -112,6 +112,9 @@ struct Scenario {
 Addr6 addr6(std::uint32_t v4);
 ftctl_addr abi(const Addr6 &addr);
 
+/// Features without a probe come by version.
+bool kernel_at_least(unsigned major, unsigned minor);
+
 /// Every combination of hook, direction and tunnel.
 std::vector<Scenario> scenarios(std::initializer_list<Proto> protos, std::initializer_list<Nat> nats,
                                 bool tunnels);

@@ -58,6 +58,10 @@ def parse(frame):
     return None
 
 
+SOL_PACKET, PACKET_VNET_HDR = 263, 15
+VNET_NEEDS_CSUM = 1
+
+
 class Injector:
     """Sends whole frames out of a device."""
 
@@ -70,6 +74,14 @@ class Injector:
     def send(self, packet, dst=None, src=None, kind=ETH_P_IP):
         """An IP packet in a frame for the peer."""
         self.socket.send(ethernet(mac(dst or self.target), mac(src or self.source), kind, packet))
+
+    def send_unfinished(self, packet, start, offset):
+        """The same as a socket buffer whose checksum the device is to finish (CHECKSUM_PARTIAL): over what follows
+        `start` in the packet, into the field at `offset` from there, which holds the sum of the pseudo header."""
+        frame = ethernet(mac(self.target), mac(self.source), ETH_P_IP, packet)
+        self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        self.socket.send(struct.pack("=BBHHHH", VNET_NEEDS_CSUM, 0, 0, 0, 14 + start, offset) + frame)
+        self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 0)
 
 
 class Sniffer:

@@ -60,7 +60,18 @@ def _l4(recipe, conn, tup):
             segment = _l4_once(recipe, conn.proto, view, payload, 0)
             word = fill(recipe[key], ones_sum(segment, frames.pseudo(view.src, view.dst, conn.proto, len(segment))))
             payload = payload[:at] + word.to_bytes(2, "big") + payload[at + 2:]
-    return _l4_once(recipe, conn.proto, tup, payload, how(recipe.get("sum")))
+    segment = _l4_once(recipe, conn.proto, tup, payload, how(recipe.get("sum")))
+    if not {"want", "post"} & recipe.keys() and len(payload) > 6 and _looks_unfinished(segment, conn.proto, tup):
+        payload = payload[:-1] + bytes([payload[-1] ^ 1])
+        segment = _l4_once(recipe, conn.proto, tup, payload, how(recipe.get("sum")))
+    return segment
+
+
+def _looks_unfinished(segment, proto, tup):
+    """One random checksum in 65536 is the sum of the pseudo header as well. A tunnel in user space takes it for one that
+    the device is to finish; the wire would see no difference, but the end of this one does."""
+    at = 16 if proto == TCP else 6
+    return int.from_bytes(segment[at:at + 2], "big") == frames.pseudo(tup.src, tup.dst, proto, len(segment))
 
 
 def inner_packet(recipe, conn):
