@@ -5,7 +5,6 @@
 #include "lib/adjust_xdp.h"
 #include "lib/forward.h"
 
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
 SEC("xdp.frags")
@@ -13,20 +12,6 @@ int xdp_ingress(struct xdp_md *ctx)
 {
 	return forward(ctx);
 }
-
-/* The little of the kernel's types that the tracepoints need; relocated when loaded (CO-RE). */
-struct net {
-	__u64 net_cookie;
-} __attribute__((preserve_access_index));
-
-typedef struct {
-	struct net *net;
-} __attribute__((preserve_access_index)) possible_net_t;
-
-struct net_device {
-	int ifindex;
-	possible_net_t nd_net;
-} __attribute__((preserve_access_index));
 
 /* Frames that did not leave, at the egress device's own slot. Tracepoints see every namespace. */
 static __always_inline void count_tx_failed(const struct net_device *in_netns, __u32 ifindex, __u64 frames)

@@ -49,6 +49,14 @@ static __always_inline __u32 ctx_len(struct __sk_buff *skb)
 	return skb->len;
 }
 
+/* Where KERNEL_HAS_CTX. */
+static __always_inline __u32 ctx_route_gen(struct __sk_buff *skb)
+{
+	struct sk_buff *buffer = bpf_cast_to_kern_ctx(skb);
+
+	return kernel_route_gen(buffer->dev);
+}
+
 /* Makes the first `len` bytes linear. Only what is needed: payload stays in its pages. */
 static __always_inline bool ctx_pull(struct __sk_buff *skb, __u32 len)
 {

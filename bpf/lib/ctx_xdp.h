@@ -43,6 +43,14 @@ static __always_inline __u32 ctx_len(struct xdp_md *ctx)
 	return (__u32)bpf_xdp_get_buff_len(ctx);
 }
 
+/* Where KERNEL_HAS_CTX. */
+static __always_inline __u32 ctx_route_gen(struct xdp_md *ctx)
+{
+	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
+
+	return kernel_route_gen(xdp->rxq->dev);
+}
+
 /* Headers are in the linear part or the packet is not ours. */
 static __always_inline bool ctx_pull(struct xdp_md *ctx, __u32 len)
 {

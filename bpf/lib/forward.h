@@ -193,7 +193,8 @@ static __always_inline int forward(struct context *ctx)
 	return ctx_transmit(ctx, path->oif, &pkt);
 
 unknown: /* no flow says that the kernel takes packets like this one from this device */
-	if (unlikely(cfg->rpf) &&
+	if (unlikely(cfg->rpf) && slot->rpf &&
+	    !(reason == FTCTL_R_NO_FLOW && rpf_found_lately(ctx, &pkt, cfg, slot, now)) &&
 	    (reason == FTCTL_R_NO_FLOW && !pkt.key.tunnel ? headers_take(&pkt) : headers_find(ctx)))
 		reason = (__u32)rpf_judge(ctx, reason);
 	if (unlikely(reason == FTCTL_R_RPF)) {

@@ -22,7 +22,7 @@
 
 #define RPF_LOOKUP_SKIP_NEIGH (1U << 3)
 
-/* The little of the kernel's types that is needed; relocated when loaded (CO-RE). */
+/* Relocated when loaded (CO-RE). */
 struct sock {
 	int sk_rx_dst_ifindex;
 } __attribute__((preserve_access_index));
@@ -47,6 +47,82 @@ struct {
 	__type(key, struct ftctl_broadcast);
 	__type(value, __u32);
 } broadcasts SEC(".maps");
+
+/*
+ * Routes back that were found lately, by what they were asked with. IPv4 only: the kernel says when they may
+ * not be the same any more. Per CPU, and used in softirq: nobody else writes to an entry.
+ */
+struct rpf_recent {
+	__u32 src; /* be; of the packet */
+	__u32 dst; /* be */
+	__u32 ifindex;
+	__u8 mode;
+	__u8 proto;
+	__u8 tos;
+	__u8 used;
+	__u32 gen;
+	__u32 last; /* ticks */
+};
+
+#define RPF_RECENT_SHIFT 10
+#define RPF_RECENT_TICKS (FTCTL_NSEC_PER_SEC >> FTCTL_TICK_SHIFT)
+#define RPF_RECENT_KNOWN (KERNEL_HAS_CTX && !cfg_dry)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1 << RPF_RECENT_SHIFT);
+	__type(key, __u32);
+	__type(value, struct rpf_recent);
+} rpf_recent SEC(".maps");
+
+static __always_inline struct rpf_recent *rpf_recent_get(__u32 src, __u32 dst)
+{
+	__u32 index = ((src ^ (dst << 16 | dst >> 16)) * 0x9e3779b1U) >> (32 - RPF_RECENT_SHIFT);
+
+	return bpf_map_lookup_elem(&rpf_recent, &index);
+}
+
+/* The route back of this packet, which no flow knows, was found less than a second ago? */
+static __always_inline bool rpf_found_lately(struct context *ctx, const struct packet *pkt,
+					     const struct ftctl_config *cfg, const struct ftctl_slot *slot,
+					     __u64 now)
+{
+	const struct rpf_recent *recent;
+	__u32 mode = slot->rpf;
+
+	if (!RPF_RECENT_KNOWN || packet_v6(pkt) || (mode & FTCTL_RPF_UNSURE) ||
+	    (cfg->multipath & FTCTL_MULTIPATH_4) || pkt->key.tunnel || pkt->key.vlan[0].proto ||
+	    pkt->key.pppoe)
+		return false;
+	recent = rpf_recent_get(pkt->key.src.w[0], pkt->key.dst.w[0]);
+	return recent && recent->used && recent->src == pkt->key.src.w[0] &&
+	       recent->dst == pkt->key.dst.w[0] && recent->ifindex == cfg_ifindex && recent->mode == mode &&
+	       recent->proto == pkt->proto && recent->tos == pkt->tos &&
+	       ticks(now) - recent->last < RPF_RECENT_TICKS && recent->gen == ctx_route_gen(ctx);
+}
+
+/* `gen`: from before the route was asked for. */
+static __always_inline void rpf_found_now(const struct headers *h, __u32 mode, __u32 gen,
+					  const struct ftctl_config *cfg)
+{
+	struct rpf_recent *recent;
+
+	if (!RPF_RECENT_KNOWN || h->family != 4)
+		return;
+	recent = rpf_recent_get(h->src.w[0], h->dst.w[0]);
+	if (recent)
+		*recent = (struct rpf_recent){
+			.src = h->src.w[0],
+			.dst = h->dst.w[0],
+			.ifindex = cfg_ifindex,
+			.mode = (__u8)mode,
+			.proto = h->proto,
+			.tos = h->tos,
+			.used = 1,
+			.gen = gen,
+			.last = ticks(clock_now(cfg)),
+		};
+}
 
 enum rpf_answer {
 	RPF_FOUND,
@@ -207,6 +283,7 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct ftctl_slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
 	enum rpf_answer answer;
+	__u32 gen = 0;
 	bool local;
 
 	/* what the stack throws away before it looks at the source is its own */
@@ -222,9 +299,13 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	local = cfg->local[bit / 32 & (FTCTL_LOCAL_BITS / 32 - 1)] >> (bit & 31) & 1;
 	if (local && rpf_socket_skips(ctx, room))
 		return reason;
+	if (RPF_RECENT_KNOWN)
+		gen = ctx_route_gen(ctx);
 	answer = rpf_ask(ctx, room, cfg, mode);
-	if (answer == RPF_FOUND)
+	if (answer == RPF_FOUND) {
+		rpf_found_now(&room->ip, mode, gen, cfg);
 		return reason;
+	}
 	if (answer == RPF_CANNOT_TELL)
 		return FTCTL_R_RPF_UNSURE;
 	/*

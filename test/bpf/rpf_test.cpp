@@ -120,6 +120,45 @@ TEST_CASE("strict: the route back uses this device; loose: there is one", "[rpf]
     }
 }
 
+TEST_CASE("a change of routes, rules or addresses counts with the next packet", "[rpf]")
+{
+    // what takes the way back to 192.0.2.77, and what gives it back
+    static constexpr std::pair<const char *, const char *> kChanges[] = {
+        {"route add unreachable 192.0.2.77", "route del unreachable 192.0.2.77"},
+        {"route add 192.0.2.64/26 dev bt1", "route del 192.0.2.64/26 dev bt1"},
+        {"rule add to 192.0.2.77 prohibit", "rule del to 192.0.2.77 prohibit"},
+        {"addr del 192.0.2.1/24 dev bt0", "addr add 192.0.2.1/24 dev bt0"},
+        {"link set bt0 down", "link set bt0 up"},
+    };
+    const Routes routes;
+    for (const Scenario &s : plain()) {
+        if (s.reply || s.v6)
+            continue;
+        s.install();
+        filter(s, kStrict);
+        const Packet packet = from(s, kClient);
+        for (const auto &[gone, back] : kChanges) {
+            INFO(gone);
+            for (int i = 0; i < 3; ++i) // what was found before must not count
+                expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+            ip(gone);
+            expect_pass(s, packet, {FTCTL_R_RPF});
+            expect_pass(s, packet, {FTCTL_R_RPF});
+            ip(back);
+            expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+        }
+        // what was found for one packet counts for no other
+        expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+        expect_pass(s, from(s, kServer), {FTCTL_R_RPF});
+        ip("rule add to 192.0.2.77 tos 0x10 prohibit");
+        expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+        Packet marked = packet;
+        marked.ip.tos = 0x10;
+        expect_pass(s, marked, {FTCTL_R_RPF});
+        ip("rule del to 192.0.2.77 tos 0x10 prohibit");
+    }
+}
+
 TEST_CASE("a packet of a flow needs no route back", "[rpf]")
 {
     const Routes routes;
