@@ -49,6 +49,8 @@ static __always_inline __u32 forward_check(struct context *ctx, struct ftctl_flo
 	if (unlikely(state != FTCTL_FLOW_LIVE || flow->gen != cfg->gen)) {
 		if (!cfg_dry)
 			sample_put(ctx, pkt, flow, cfg, now);
+		if (sample_is_blank(pkt))
+			return because(FTCTL_R_BLANK);
 		return state == FTCTL_FLOW_LIVE ? FTCTL_R_STALE : FTCTL_R_PENDING;
 	}
 	if (!ctx_egress_ok(path))

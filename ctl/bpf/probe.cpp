@@ -112,12 +112,11 @@ Probe probe_lookup_and_delete()
                 err == 0 ? "final counters are exact" : std::strerror(err), "needs Linux 5.14");
 }
 
-Probe probe_coarse_clock()
+Probe probe_jiffies()
 {
-    const int rc = libbpf_probe_bpf_helper(BPF_PROG_TYPE_XDP, BPF_FUNC_ktime_get_coarse_ns, nullptr);
-    return made("coarse-clock", required_feature, rc == 1,
-                rc == 1 ? "bpf_ktime_get_coarse_ns" : "helper bpf_ktime_get_coarse_ns is missing",
-                "needs Linux 5.11");
+    const int rc = libbpf_probe_bpf_helper(BPF_PROG_TYPE_XDP, BPF_FUNC_jiffies64, nullptr);
+    return made("jiffies", required_feature, rc == 1,
+                rc == 1 ? "bpf_jiffies64" : "helper bpf_jiffies64 is missing", "needs Linux 5.6");
 }
 
 Probe probe_btf()
@@ -252,7 +251,7 @@ std::vector<Probe> probe_kernel()
     probes.push_back(probe_map("devmap-hash", BPF_MAP_TYPE_DEVMAP_HASH, "needs Linux 5.4"));
     probes.push_back(probe_batch());
     probes.push_back(probe_lookup_and_delete());
-    probes.push_back(probe_coarse_clock());
+    probes.push_back(probe_jiffies());
     probe_programs(probes);
     probes.push_back(probe_tcx());
     probes.push_back(probe_clsact());

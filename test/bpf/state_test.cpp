@@ -282,3 +282,25 @@ TEST_CASE("a dry run tells the bytes and leaves no trace", "[state]")
         CHECK(Rig::get().stats(kDevA).rx_packets == 0);
     }
 }
+
+TEST_CASE("a pending flow says when its packets are too short to be told apart", "[state]")
+{
+    for (Scenario s : scenarios({kUdp}, {Nat::none}, false)) {
+        s.install();
+        s.change_flow([](ftctl_flow &f) { f.state = FTCTL_FLOW_PENDING; });
+        for (const std::size_t payload : {0U, 3U, 4U}) {
+            Packet in = s.packet(payload);
+            in.ip.id = 0;
+            expect_pass(s, in, {payload < 4 ? FTCTL_R_BLANK : FTCTL_R_PENDING});
+        }
+        if (!s.v6) { // an ID is enough
+            Packet in = s.packet(0);
+            in.ip.id = 7;
+            expect_pass(s, in, {FTCTL_R_PENDING});
+        }
+        s.change_flow([](ftctl_flow &f) { f.state = FTCTL_FLOW_LIVE; });
+        Packet in = s.packet(0);
+        in.ip.id = 0;
+        expect_fast(s, in);
+    }
+}

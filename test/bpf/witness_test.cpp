@@ -57,7 +57,7 @@ bool has_event(const std::vector<ftctl_event> &events, const Scenario &s, std::u
 
 Packet pass_to_stack(const Scenario &s, const Packet &in)
 {
-    expect_pass(s, in, {FTCTL_R_PENDING, FTCTL_R_STALE, FTCTL_R_TRICKLE});
+    expect_pass(s, in, {FTCTL_R_PENDING, FTCTL_R_STALE, FTCTL_R_TRICKLE, FTCTL_R_BLANK});
     return kernel_sends(s, in);
 }
 
