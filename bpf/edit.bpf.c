@@ -30,12 +30,14 @@ int flow_edit(struct ftctl_flow_edit *edit)
 }
 
 /*
- * Says how far apart jiffies and CLOCK_MONOTONIC are; tick_ns must be set. It is read somewhere between two
- * ticks, so a tick less is taken: clock_now() is never ahead. What is off by no more stays, so that time does
- * not jump.
+ * Says how far apart jiffies and CLOCK_MONOTONIC are; tick_ns must be set. The coarse clock is read, which is
+ * as late as jiffies are when ticks come late; it is set somewhere within a tick, so one less is taken:
+ * clock_now() is not ahead. What is off by no more stays, so that time does not jump.
+ *
+ * A program for packets, since others may not read that clock; run with any packet.
  */
-SEC("syscall")
-int clock_set(void *unused)
+SEC("tc")
+int clock_set(struct __sk_buff *unused)
 {
 	__u32 zero = 0;
 	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
@@ -43,7 +45,7 @@ int clock_set(void *unused)
 
 	if (!cfg)
 		return -ENOENT;
-	apart = bpf_ktime_get_ns() - (bpf_jiffies64() + 1) * cfg->tick_ns;
+	apart = bpf_ktime_get_coarse_ns() - (bpf_jiffies64() + 1) * cfg->tick_ns;
 	off = apart - cfg->clock_ns;
 	if (off + cfg->tick_ns > 2 * (__u64)cfg->tick_ns)
 		cfg->clock_ns = apart;

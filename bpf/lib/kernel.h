@@ -14,9 +14,20 @@ extern int LINUX_KERNEL_VERSION __kconfig;
 
 #define KERNEL_SINCE(major, minor) (LINUX_KERNEL_VERSION >= (((major) << 16) + ((minor) << 8)))
 
-/* struct xdp_buff or struct sk_buff of a context; costs nothing. */
-extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
-#define KERNEL_HAS_CTX KERNEL_SINCE(6, 2)
+/*
+ * struct xdp_buff or struct sk_buff of a context; costs nothing. Since 6.2: the programs are compiled with
+ * and without, as to search a kernel in vain for a kfunc takes CAP_SYS_ADMIN (module BTF).
+ */
+#ifdef FTCTL_WITHOUT_KFUNCS
+#define KERNEL_HAS_CTX 0
+static __always_inline void *bpf_cast_to_kern_ctx(void *ctx)
+{
+	return ctx; /* never called */
+}
+#else
+#define KERNEL_HAS_CTX 1
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
+#endif
 
 /* The little of the kernel's types that is needed; relocated when loaded (CO-RE). */
 typedef struct {

@@ -249,9 +249,7 @@ Status DatapathImpl::set_clock()
     if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_sec != 0)
         return fail_errno("set the clock of the datapath", errno);
     maps_.config().tick_ns = static_cast<std::uint32_t>(tick.tv_nsec);
-    bpf_test_run_opts opts{};
-    opts.sz = sizeof(opts);
-    if (bpf_prog_test_run_opts(edit_.clock_set.get(), &opts) != 0)
+    if (run_clock_set(edit_.clock_set.get()) != 0)
         return fail_errno("set the clock of the datapath", errno);
     return {};
 }

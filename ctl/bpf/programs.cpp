@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "bpf/programs.h"
 
+#include <array>
 #include <memory>
 
 #include <fcntl.h>
@@ -10,18 +11,17 @@
 #include <fmt/format.h>
 
 #include "bpf/kernel_log.h"
-
-#include "edit.skel.h"
-#include "tc.skel.h"
-#include "xdp.skel.h"
+#include "bpf/objects.h"
 
 namespace ftctl::bpf {
 namespace {
 
 struct Destroy {
-    void operator()(ftctl_xdp *skeleton) const { ftctl_xdp__destroy(skeleton); }
-    void operator()(ftctl_tc *skeleton) const { ftctl_tc__destroy(skeleton); }
-    void operator()(ftctl_edit *skeleton) const { ftctl_edit__destroy(skeleton); }
+    template <typename Skeleton>
+    void operator()(Skeleton *skeleton) const
+    {
+        Skeleton::destroy(skeleton);
+    }
 };
 template <typename Skeleton>
 using Owned = std::unique_ptr<Skeleton, Destroy>;
@@ -69,7 +69,7 @@ void select_programs(bpf_object *object, bpf_prog_type type)
 
 Result<Owned<ftctl_xdp>> open_xdp(const Maps &maps, const InstanceParams &params)
 {
-    Owned<ftctl_xdp> skeleton(ftctl_xdp__open());
+    Owned<ftctl_xdp> skeleton(open_object<ftctl_xdp>());
     if (!skeleton)
         return fail_errno("open the XDP object", errno);
     set_params(*skeleton, params);
@@ -93,7 +93,7 @@ Result<Fd> load_xdp_ingress(const Maps &maps, const InstanceParams &params)
 Result<Instance> load_tc(const Maps &maps, const InstanceParams &params, bool with_ingress)
 {
     const LogCapture log;
-    const Owned<ftctl_tc> skeleton(ftctl_tc__open());
+    const Owned<ftctl_tc> skeleton(open_object<ftctl_tc>());
     if (!skeleton)
         return fail_errno("open the TC object", errno);
     set_params(*skeleton, params);
@@ -149,6 +149,16 @@ Result<EditPrograms> load_edit(const Maps &maps)
     if (!flow_edit || !clock_set)
         return tl::unexpected(flow_edit ? clock_set.error() : flow_edit.error());
     return EditPrograms{std::move(*flow_edit), std::move(*clock_set)};
+}
+
+int run_clock_set(int fd)
+{
+    constexpr std::array<std::uint8_t, 64> kAnyPacket{};
+    bpf_test_run_opts opts{};
+    opts.sz = sizeof(opts);
+    opts.data_in = kAnyPacket.data();
+    opts.data_size_in = kAnyPacket.size();
+    return bpf_prog_test_run_opts(fd, &opts);
 }
 
 Result<std::vector<Tracepoint>> load_tracepoints(const Maps &maps)

@@ -33,6 +33,8 @@ struct EditPrograms {
     Fd clock_set; ///< sets config.clock_ns
 };
 Result<EditPrograms> load_edit(const Maps &maps);
+/// Runs that program; 0 or a negative errno.
+int run_clock_set(int fd);
 /// A program at a kernel tracepoint. They count frames that an XDP egress device did not take.
 struct Tracepoint {
     std::string name; ///< of the program

@@ -46,9 +46,7 @@ void Rig::reset(Hook hook)
     clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
     fresh.tick_ns = static_cast<std::uint32_t>(tick.tv_nsec);
     set_config(fresh);
-    bpf_test_run_opts opts{};
-    opts.sz = sizeof opts;
-    must(bpf_prog_test_run_opts(bpf_program__fd(impl_->edit->progs.clock_set), &opts), "clock_set");
+    must(bpf::run_clock_set(bpf_program__fd(impl_->edit->progs.clock_set)), "clock_set");
 
     for (unsigned i = 0; i < kDevices; ++i) {
         const auto device = static_cast<Device>(i);

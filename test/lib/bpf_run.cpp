@@ -64,7 +64,7 @@ void Rig::Impl::keep_maps(bpf_object *object)
 template <typename Skeleton>
 Skeleton *Rig::Impl::load(std::uint32_t slot, std::uint32_t ifindex, bool dry)
 {
-    Skeleton *skeleton = Skeleton::open();
+    Skeleton *skeleton = bpf::open_object<Skeleton>();
     if (skeleton == nullptr)
         die("open the skeleton", errno);
     skeleton->rodata->cfg_slot = slot;

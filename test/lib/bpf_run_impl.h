@@ -11,10 +11,9 @@
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 
+#include "bpf/objects.h"
+#include "bpf/programs.h"
 #include "bpf_run.h"
-#include "edit.skel.h"
-#include "tc.skel.h"
-#include "xdp.skel.h"
 
 namespace ftctl::test {
 
