@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The life of a packet: filter, parse, find the flow, check everything, then write. Up to ctx_adjust()
+ * The life of a packet: parse, filter, find the flow, check everything, then write. Up to ctx_adjust()
  * the packet goes to the stack as it came; after it there is only transmit or a counted failure.
  *
  * Needs the context layer (ctx_xdp.h or ctx_tc.h) to be included first, and the half of it that
@@ -109,22 +109,19 @@ static __always_inline int forward(struct context *ctx)
 	if (!st || !cfg || !slot)
 		return CTX_PASS;
 	st->rx_packets++;
-	if (unlikely(cfg->filter) && headers_find(ctx) && filter_drops()) {
+	now = clock_now(cfg);
+	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS))
+		reason = FTCTL_R_HEARTBEAT;
+	else if (unlikely(cfg->disabled))
+		reason = FTCTL_R_DISABLED;
+	else
+		reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
+	if (unlikely(cfg->filter) && headers_known(ctx, &pkt, !reason) && filter_drops()) {
 		stats_reason(st, FTCTL_R_FILTER);
 		return CTX_DROP;
 	}
-
-	now = clock_now(cfg);
-	if (unlikely((__s64)(now - cfg->heartbeat_ns) > (__s64)FTCTL_HEARTBEAT_NS)) {
-		reason = because(FTCTL_R_HEARTBEAT);
+	if (unlikely(reason == FTCTL_R_HEARTBEAT))
 		goto pass;
-	}
-	if (unlikely(cfg->disabled)) {
-		reason = because(FTCTL_R_DISABLED);
-		goto unknown;
-	}
-
-	reason = parse_packet(ctx, cfg, slot, &pkt, NULL);
 	/* One with an encapsulation limit of its own makes a tunnel without one lower path MTUs: the daemon
 	 * asks. */
 	if (unlikely(reason == FTCTL_R_IP_OPTIONS) && cfg->tunnels && !cfg->options && !cfg_dry)
@@ -197,7 +194,7 @@ static __always_inline int forward(struct context *ctx)
 unknown: /* no flow says that the kernel takes packets like this one from this device */
 	if (unlikely(cfg->rpf) && slot->rpf &&
 	    !(reason == FTCTL_R_NO_FLOW && rpf_found_lately(ctx, &pkt, cfg, slot, now)) &&
-	    (reason == FTCTL_R_NO_FLOW && !pkt.key.tunnel ? headers_take(&pkt) : headers_find(ctx)))
+	    headers_known(ctx, &pkt, reason == FTCTL_R_NO_FLOW))
 		reason = (__u32)rpf_judge(ctx, reason);
 	if (unlikely(reason == FTCTL_R_RPF)) {
 		stats_reason(st, reason);

@@ -200,10 +200,19 @@ static __attribute__((noinline)) int headers_take(const struct packet *pkt)
 	room->ip.tos = pkt->tos;
 	room->ip.sport = pkt->key.sport;
 	room->ip.dport = pkt->key.dport;
-	room->ip.ports = 1; /* GRE is not asked for them */
+	room->ip.ports = pkt->proto != IPPROTO_GRE;
+	room->ip.fragment = 0;
+	room->ip.total = pkt->len;
+	room->inner.family = 0;
 	room->pkt.key.vlan[0] = pkt->key.vlan[0];
 	room->pkt.key.pppoe = pkt->key.pppoe;
 	return 1;
+}
+
+/* room.ip and room.inner of this packet; `parsed`: pkt is complete. 0: as headers_find(). */
+static __always_inline int headers_known(struct context *ctx, const struct packet *pkt, bool parsed)
+{
+	return parsed && !pkt->key.tunnel ? headers_take(pkt) : headers_find(ctx);
 }
 
 #endif
