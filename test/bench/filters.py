@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The early filter's prefixes and the reverse path filter of a benchmark, ftctl's and nft's, and what both must drop."""
+"""A benchmark's early filter and reverse path filter, ftctl's and nft's, and what both must drop."""
 import os
 
 BLOCKED = "198.18.0.7"  # in every list of prefixes, and without a route back

@@ -16,11 +16,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
-from cases import CASES, FULL, LEFT_OUT, MILLION, PATHS, QUICK, SMOKE  # noqa: E402
+from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, full  # noqa: E402
 from figures import text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
-from rig import FRAMEGEN, Rig, conntrack_sizes  # noqa: E402
+from plots import draw  # noqa: E402
+from rig import FRAMEGEN, Rig, conntrack_sizes, no_device  # noqa: E402
 from secondary import SECONDARY  # noqa: E402
+from tables import document, splice  # noqa: E402
 
 BATCH = 64
 WARM = 20000  # frames before something is timed
@@ -47,6 +49,7 @@ examples:
   test/bench/run.sh --quick                       within three minutes
   test/bench/run.sh --json out.json               everything, about an hour
   test/bench/run.sh --flows 1024 nat4 ipip-encap
+  test/bench/run.sh --from out.json --plots docs/img --table docs/performance.md
 
 exit code: 0 all rows measured, 1 frames were lost or something failed, 2 usage, 77 this machine cannot do it
 """
@@ -63,10 +66,12 @@ def arguments():
     parser.add_argument("--quick", action="store_true", help="six scenarios, 1 and 1024 flows, three short rounds")
     parser.add_argument("--smoke", action="store_true", help="does it work? nat4 with 16 flows, half a minute")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
+    parser.add_argument("--table", metavar="FILE", help="renew the tables in this Markdown file (- prints them)")
+    parser.add_argument("--plots", metavar="DIR", help="write bar charts there, bench-*.svg; --table links to them")
     parser.add_argument("--flows", type=int, action="append", help="only cells with so many flows; may be repeated")
     parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
     parser.add_argument("--rounds", type=int, help="5; with --quick 3")
-    parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: show this JSON file's rows")
+    parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
@@ -75,6 +80,25 @@ def arguments():
     if args.rounds is not None and args.rounds < 1:
         parser.error("--rounds: 1 or more")
     return args
+
+
+def command(args):
+    """What gives these figures again; not where they were written to."""
+    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke") if getattr(args, name)]
+    for name in ("rounds", "flows", "path"):
+        value = getattr(args, name)
+        words += [f"--{name} {each}" for each in (value if isinstance(value, list) else [value] if value else [])]
+    return " ".join(words + args.scenario)
+
+
+def show(result, args):
+    """As text, and what else is asked for."""
+    print(text(result))
+    if args.plots:
+        draw(result, args.plots)
+    if args.table:
+        near = os.path.dirname(os.path.abspath(args.table)) if args.table != "-" else os.getcwd()
+        splice(args.table, "test/bench/run.sh", document(result, args.plots and os.path.relpath(args.plots, near)))
 
 
 def environment(args):
@@ -88,7 +112,7 @@ def environment(args):
             "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
             "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
             "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
-            "quick": args.quick, "bulking": [], "secondary": [], "notes": []}
+            "quick": args.quick, "command": command(args), "bulking": [], "secondary": [], "notes": []}
 
 
 def names_of(args):
@@ -102,9 +126,8 @@ def names_of(args):
 
 
 def cells_of(args, name):
-    cells = SMOKE if args.smoke else QUICK if args.quick else FULL
-    return [cell for cell in cells if (cell.flows < 1 << 20 or name in MILLION)
-            and (not args.flows or cell.flows in args.flows)]
+    cells = SMOKE if args.smoke else QUICK if args.quick else full(name)
+    return [cell for cell in cells if not args.flows or cell.flows in args.flows]
 
 
 class Run:
@@ -219,7 +242,7 @@ class Run:
         began = time.monotonic()
         try:
             if names[0] in SECONDARY:
-                flows = max(self.args.flows or [131072])
+                flows = max(self.args.flows or [1 << 20])
                 self.env["secondary"] += SECONDARY[names[0]](self.env["rounds"], flows)
             else:
                 self.scenarios([CASES[name] for name in names])
@@ -232,7 +255,9 @@ class Run:
         together = {}
         for name in names_of(self.args):
             if name in LEFT_OUT:
-                self.note(f"{name}: left out: {LEFT_OUT[name]}")
+                why = no_device(name)
+                why = f"this kernel has no such devices: {why}" if why else LEFT_OUT[name]
+                self.note(f"{name}: left out: {why}")
             else:
                 together.setdefault(CASES[name].together if name in CASES else name, []).append(name)
         for names in together.values():
@@ -262,7 +287,7 @@ def main():
         return 0
     if args.source:
         with open(args.source, encoding="utf-8") as file:
-            print(text(json.load(file)))
+            show(json.load(file), args)
         return 0
     for program in (os.path.join(BIN, "ftctld"), FRAMEGEN):
         if not os.access(program, os.X_OK):
@@ -274,7 +299,7 @@ def main():
         stack.enter_context(conntrack_sizes())
         run.all()
     run.save()
-    print(text({"env": run.env, "rows": run.rows}))
+    show({"env": run.env, "rows": run.rows}, args)
     for failed in run.failed:
         print(f"FAILED: {failed}")
     return 1 if run.failed or not (run.rows or run.env["secondary"]) else 0

@@ -8,6 +8,7 @@ import dataclasses
 import os
 import shutil
 import signal
+import socket
 import time
 
 import filters
@@ -17,6 +18,7 @@ from shapes import TUNNELS
 
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
+AF_PPPOX = 24
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
 ADMISSION_S = 120
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
@@ -41,6 +43,19 @@ def conntrack_sizes():
     finally:
         for name, value in before.items():
             global_sysctl(name, value)
+
+
+def no_device(kind):
+    """What the kernel says when it is asked for a device of that kind and has none; "" when it has them."""
+    if kind == "pppoe":
+        try:
+            socket.socket(AF_PPPOX, socket.SOCK_STREAM).close()
+        except OSError as error:
+            return error.strerror
+        return ""
+    with Lab("probe") as lab:
+        made = lab["probe"].run("ip", "link", "add", "link", "lo", "name", "probe0", "type", kind, "id", "10", ok=False)
+    return made.stderr.strip() if made.returncode else ""
 
 
 class Router:
@@ -213,7 +228,7 @@ class Router:
         """Frames that a filter is to drop do not arrive; without one they do."""
         case = dataclasses.replace(self.case, ip=dataclasses.replace(self.case.ip, client=filters.BLOCKED))
         [(_ns, _cpu, sent, arrived)] = self.send(Cell(1), True, 64, case=case)
-        check_equal(arrived, 0 if self.case.filtered else sent, f"{self.role}: frames from {filters.BLOCKED} let through")
+        check_equal(arrived, 0 if self.case.filtered else sent, f"{self.role}: frames from {filters.BLOCKED}, arrived")
 
     @property
     def slow_tunnel(self):

@@ -134,7 +134,7 @@ def local_rpf(rounds, _flows):
 
 
 def fixtures(rounds, _flows):
-    """The programs alone, by test runs of single packets (and of the same packet in a loop, where it stays as it is)."""
+    """The programs alone, by test runs of single packets, and in a loop of those that stay as they are."""
     os.environ["FTCTL_BENCH_ROUNDS"] = str(rounds)
     values = {}
     for line in command([os.path.join(BIN, "test", "bpf_tests"), "[bench]"]).stdout.splitlines():
@@ -203,7 +203,7 @@ def capacity(rig, flows):
     router.settle(Cell(flows))
     room = rig.lab.ask("status")["data"]["flows"]["max"]
     return [result("daemon's memory", f"{flows} connections", "MiB", [resident_mib(pid)]),
-            result("maps", f"room for {room}", "MiB", [maps_mib(pid)]),
+            result("maps", f"{flows} connections, room for {room}", "MiB", [maps_mib(pid)]),
             result("resync", f"{flows} connections", "s", [resync(rig, router, flows)])]
 
 
