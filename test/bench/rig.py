@@ -20,7 +20,8 @@ FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "frameg
 CPU = 0
 AF_PPPOX = 24
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
-ADMISSION_S = 120
+ADMISSION_S = 180
+READING_S = 60
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
 
 
@@ -198,6 +199,16 @@ class Router:
         names, values = (line.split() for line in four.splitlines() if line.startswith("Ip:"))
         total = int(values[names.index("ForwDatagrams")])
         return total + sum(int(line.split()[1]) for line in six.splitlines() if line.startswith("Ip6OutForwDatagrams"))
+
+    def reads(self):
+        """How often the daemon has read conntrack; once it has done so, when it is at it. None without a daemon."""
+        if not self.path.hook:
+            return None
+
+        def idle():
+            status = self.lab.ask("status")["data"]
+            return status["fast_path"] == "on" and status["conntrack"]
+        return wait_until(idle, READING_S, f"{self.role}: the fast path is on")["resyncs"]
 
     def send(self, cell, up, count, *options, case=None):
         """Runs framegen; [(ns, cpu ns, sent, arrived, ...)] of its rounds."""
