@@ -63,8 +63,10 @@ def arguments():
     parser = argparse.ArgumentParser("test/bench/run.sh", description=DESCRIPTION, epilog=EPILOG,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all (--list)")
-    parser.add_argument("--quick", action="store_true", help="six scenarios, 1 and 1024 flows, three short rounds, and fixtures")
-    parser.add_argument("--smoke", action="store_true", help="does it work? nat4 and rpf with 16 flows, and fixtures, half a minute")
+    parser.add_argument("--quick", action="store_true",
+                        help="six scenarios, 1 and 1024 flows, three short rounds, and fixtures")
+    parser.add_argument("--smoke", action="store_true",
+                        help="does it work? nat4 and rpf with 16 flows, and fixtures, half a minute")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--table", metavar="FILE", help="renew the tables in this Markdown file (- prints them)")
     parser.add_argument("--plots", metavar="DIR", help="write bar charts there, bench-*.svg; --table links to them")

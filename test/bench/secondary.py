@@ -135,9 +135,10 @@ def local_rpf(rounds, _flows):
 
 def fixtures(rounds, _flows):
     """The programs alone, by test runs of single packets, and in a loop of those that stay as they are."""
+    program, values = os.path.join(BIN, "test", "bpf_tests"), {}
+    check(os.access(program, os.X_OK), f"{program} is not built")
     os.environ["FTCTL_BENCH_ROUNDS"] = str(rounds)
-    values = {}
-    for line in command([os.path.join(BIN, "test", "bpf_tests"), "[bench]"]).stdout.splitlines():
+    for line in command([program, "[bench]"]).stdout.splitlines():
         if line.startswith("fixture "):
             _word, name, how, ns = line.split()
             values.setdefault((name, how), []).append(float(ns))
