@@ -19,8 +19,9 @@ sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, full  # noqa: E402
 from figures import text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
+from machine import conntrack_sizes, no_device  # noqa: E402
 from plots import draw  # noqa: E402
-from rig import FRAMEGEN, Rig, conntrack_sizes, no_device  # noqa: E402
+from rig import FRAMEGEN, Rig  # noqa: E402
 from secondary import SECONDARY  # noqa: E402
 from tables import document, splice  # noqa: E402
 
