@@ -4,12 +4,15 @@ import dataclasses
 
 from cases import CASES, PATHS
 
+COST, MOST, FIXTURE = "cost", "most", "fixture "
+ORDER = {name: number for number, name in enumerate(CASES)}
 KERNELS = ("kernel", "kernel-ct", "kernel-ct-masq")
 
 
 @dataclasses.dataclass(frozen=True)
 class Must:
-    """A ratio that is to be reached, or (cost) nanoseconds that may be added at most."""
+    """How many times slower `against` is to be at least; or, between the least of all rounds, since both are small
+    differences: (MOST) how many times slower `path` may be, (COST) how many nanoseconds."""
     scenarios: tuple
     path: str
     against: str
@@ -17,7 +20,25 @@ class Must:
     aim: float
     flows: tuple = (1, 16, 1024)
     order: str = "random"
-    cost: bool = False
+    kind: str = ""
+    base: str = ""  # scenario of `against`; the same
+
+    def text(self, cell):
+        words = "against" if self.kind != COST else "over"
+        return f"{title(cell)}: {self.path} {words} {self.against}" + (f" of {self.base}" if self.base else "")
+
+    def verdict(self, mine, theirs):
+        """Cells of the table: measured, must, aim, missed."""
+        aim = f"{self.aim:g}" if self.aim is not None else "-"
+        if self.kind == COST:
+            return [f"{mine - theirs:.0f} ns", f"<= {self.must:g}", aim, held(mine - theirs <= self.must)]
+        if self.kind == MOST:
+            return [f"{mine / theirs:.2f}", f"<= {self.must:g}", aim, held(mine / theirs <= self.must)]
+        return [f"{theirs / mine:.2f}", f">= {self.must:g}", aim, held(theirs / mine >= self.must)]
+
+
+def held(value):
+    return "" if value else "missed"
 
 
 NAT, MASQUERADE = ("nat4",), "kernel-ct-masq"
@@ -34,15 +55,24 @@ MUSTS = (
     Must(NAT, "ftctl-xdp", MASQUERADE, 1.8, 2.5, (1048576,)),
     Must(NAT, "ftctl-tc", MASQUERADE, 1.7, 2),
     Must(IPIP, "ftctl-tc", MASQUERADE, 1.35, 1.6),
-    Must(("miss",), "ftctl-xdp", "kernel-ct", 45, 25, cost=True),
-    Must(("miss",), "ftctl-tc", "kernel-ct", 85, 50, cost=True),
+    Must(("miss",), "ftctl-xdp", "kernel-ct", 45, 25, kind=COST),
+    Must(("miss",), "ftctl-tc", "kernel-ct", 85, 50, kind=COST),
+    Must(("filter-100000",), "ftctl-xdp", "ftctl-xdp", 1.3, 1.1, kind=MOST, base="filter-1"),
+    Must(("filter-100000",), "ftctl-tc", "ftctl-tc", 1.3, 1.1, kind=MOST, base="filter-1"),
+    Must(("rpf",), "ftctl-xdp", "ftctl-xdp", 50, None, kind=COST, base="miss"),
+    Must(("rpf",), "ftctl-tc", "ftctl-tc", 60, None, kind=COST, base="miss"),
 )
-
 
 # (what, path, against path): the ratio that must be reached, and is aimed at.
 STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kernel-ct-masq"): (1.15, 1.3),
-           ("tcp-local", "attached", "none"): (0.97, 1.0)}
-# what: at least (1) or at most (-1); the figures for memory and resync are those of 1 048 576 connections.
+           ("tcp-local", "attached", "none"): (0.97, 1.0), ("rpf-tcp", "ftctl rpf strict", "none"): (0.97, 1.0),
+           ("rpf-tcp", "ftctl rpf strict", "nft in input"): (1.0, 1.0)}
+# Fixtures, less what nothing takes: in a loop.
+PROGRAMS = (("filter-100000", "filter-1", MOST, {"xdp": 1.3, "tc": 1.3}, 1.1),
+            ("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None))
+# what: at least (1) or at most (-1). Nothing is said of more events than must be coped with, and of memory and resync
+# with fewer connections than these.
+ADMITTED, LIVE = "60000 a second", "1048576 connections"
 CONNECTIONS = {"admitted": (1, 50000, 150000), "overruns": (-1, 0, 0), "maps": (-1, 300, 240),
                "daemon's memory": (-1, 500, 300), "resync": (-1, 10, 3)}
 
@@ -50,15 +80,20 @@ CONNECTIONS = {"admitted": (1, 50000, 150000), "overruns": (-1, 0, 0), "maps": (
 class Rows:
     def __init__(self, rows):
         self.rows = {self.key(row): row for row in rows}
-        self.cells = list(dict.fromkeys(self.key(row)[:1] + self.key(row)[2:] for row in rows))
+        self.cells = sorted(dict.fromkeys(self.key(row)[:1] + self.key(row)[2:] for row in rows),
+                            key=lambda cell: ORDER.get(cell[0], 0))
 
     @staticmethod
     def key(row):
         return row["scenario"], row["path"], row["flows"], row["size"], row["order"]
 
-    def ns(self, cell, path):
+    def ns(self, cell, path, key="ns"):
         row = self.rows.get((cell[0], path, *cell[1:]))
-        return row["ns"] if row else None
+        return row[key] if row else None
+
+    def ratio(self, cell, theirs, mine):
+        theirs, mine = self.ns(cell, theirs), self.ns(cell, mine)
+        return f"{theirs / mine:.2f}" if mine and theirs else "-"
 
 
 def aligned(table):
@@ -69,17 +104,13 @@ def aligned(table):
 
 def cell_table(rows, cell):
     """One cell: nanoseconds, and how many times slower the others are."""
-    def ratio(path, other):
-        mine, theirs = rows.ns(cell, path), rows.ns(cell, other)
-        return f"{theirs / mine:.2f}" if mine and theirs else "-"
-
     table = [["path", "ns", "min-max", "Mpps", "x masq", "x ct", "x kernel", "of floor"]]
     for path in PATHS:
         row = rows.rows.get((cell[0], path, *cell[1:]))
         if row:
             table.append([path, f"{row['ns']:.0f}", f"{row['ns_min']:.0f}-{row['ns_max']:.0f}",
-                          f"{1000 / row['ns']:.2f}", *(ratio(path, other) for other in reversed(KERNELS)),
-                          ratio(path, "redirect")])
+                          f"{1000 / row['ns']:.2f}", *(rows.ratio(cell, other, path) for other in reversed(KERNELS)),
+                          rows.ratio(cell, "redirect", path)])
     return table
 
 
@@ -92,17 +123,12 @@ def musts(rows):
     table = [["figure", "measured", "must", "aim", ""]]
     for must in MUSTS:
         for cell in rows.cells:
-            mine, theirs = rows.ns(cell, must.path), rows.ns(cell, must.against)
+            key = "ns_min" if must.kind else "ns"
+            mine = rows.ns(cell, must.path, key)
+            theirs = rows.ns((must.base or cell[0], *cell[1:]), must.against, key)
             fits = cell[0] in must.scenarios and cell[1] in must.flows and cell[2:] == (64, must.order)
-            if not fits or not mine or not theirs:
-                continue
-            text = f"{title(cell)}: {must.path} " + ("over" if must.cost else "against") + f" {must.against}"
-            if must.cost:
-                held, cells = mine - theirs <= must.must, [f"{mine - theirs:.0f} ns", f"<= {must.must}", f"{must.aim}"]
-            else:
-                value = theirs / mine
-                held, cells = value >= must.must, [f"{value:.2f}", f">= {must.must:.2f}", f"{must.aim:.2f}"]
-            table.append([text, *cells, "" if held else "missed"])
+            if fits and mine and theirs:
+                table.append([must.text(cell), *must.verdict(mine, theirs)])
     return table
 
 
@@ -112,14 +138,42 @@ def secondary_musts(rows):
     for (what, path, against), (must, aim) in STREAMS.items():
         mine, theirs = medians.get((what, path)), medians.get((what, against))
         if mine and theirs:
-            table.append([f"{what}: {path} against {against}", f"{mine / theirs:.2f}", f">= {must:.2f}", f"{aim:.2f}",
-                          "" if mine / theirs >= must else "missed"])
+            table.append([f"{what}: {path} against {against}", f"{mine / theirs:.2f}", f">= {must:g}", f"{aim:g}",
+                          held(mine / theirs >= must)])
+    for what, base, kind, limits, aim in PROGRAMS:
+        for hook, limit in limits.items():
+            mine, theirs, clock = (medians.get((f"{FIXTURE}{name}", f"{hook}-loop"))
+                                   for name in (what, base, "nothing"))
+            if mine and theirs and clock:
+                must = Must((), hook, base, limit, aim, kind=kind)
+                table.append([f"fixtures: {what} against {base}, {hook}", *must.verdict(mine - clock, theirs - clock)])
     for (what, path), value in medians.items():
-        if what in CONNECTIONS and not path.startswith("200000"):
+        if what in CONNECTIONS and path.startswith((ADMITTED, LIVE)):
             sign, must, aim = CONNECTIONS[what]
             table.append([f"{what}: {path}", f"{value:g}", f"{'>=' if sign > 0 else '<='} {must}", str(aim),
-                          "" if value * sign >= must * sign else "missed"])
+                          held(value * sign >= must * sign)])
     return table
+
+
+def beside(rows):
+    return [["what", "path", "median", "min-max", "unit"]] + [
+        [each["what"], each["path"], f"{each['median']:g}", f"{each['min']:g}-{each['max']:g}", each["unit"]]
+        for each in rows if not each["what"].startswith(FIXTURE)]
+
+
+def fixtures(rows):
+    """Of one test run each, and of a loop."""
+    medians = {(row["what"], row["path"]): row["median"] for row in rows if row["what"].startswith(FIXTURE)}
+    ways = {"xdp": "xdp", "tc": "tc", "xdp-loop": "xdp, in a loop", "tc-loop": "tc, in a loop"}
+    return [["packet", *ways.values()]] + [
+        [name.removeprefix(FIXTURE), *(f"{medians[name, way]:.0f}" if (name, way) in medians else "-" for way in ways)]
+        for name in dict.fromkeys(name for name, _way in medians)]
+
+
+def bulking(env):
+    return [["scenario", "flows", "frames", "dropped"]] + [
+        [each["scenario"], str(each["flows"]), str(each["frames_per_flush"]), str(each["dropped"])]
+        for each in env["bulking"]]
 
 
 def text(result):
@@ -129,16 +183,11 @@ def text(result):
              "generator, router and end take"]
     for cell in rows.cells:
         lines += ["", title(cell), *aligned(cell_table(rows, cell))]
-    if env["bulking"]:
-        lines += ["", "Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take"]
-        lines += aligned([["scenario", "flows", "frames", "dropped"]] + [
-            [each["scenario"], str(each["flows"]), str(each["frames_per_flush"]), str(each["dropped"])]
-            for each in env["bulking"]])
-    if env["secondary"]:
-        lines += ["", "Beside", *aligned([["what", "path", "median", "min-max", "unit"]] + [
-            [each["what"], each["path"], f"{each['median']:g}", f"{each['min']:g}-{each['max']:g}", each["unit"]]
-            for each in env["secondary"]])]
-    table = musts(rows) + secondary_musts(env["secondary"])
-    if len(table) > 1:
-        lines += ["", "Figures that are to hold on an idle machine", *aligned(table)]
+    for heading, table in (
+            ("Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take",
+             bulking(env)),
+            ("Beside", beside(env["secondary"])), ("The programs alone, nanoseconds", fixtures(env["secondary"])),
+            ("Figures that are to hold on an idle machine", musts(rows) + secondary_musts(env["secondary"]))):
+        if len(table) > 1:
+            lines += ["", heading, *aligned(table)]
     return "\n".join(lines + [""] + [f"note: {note}" for note in env["notes"]])

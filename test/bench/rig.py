@@ -3,58 +3,45 @@
 
 So every path is measured in the same round, and only its router is at work then.
 """
-import contextlib
+import dataclasses
 import os
 import shutil
 import signal
 import time
 
-from cases import ADDRESSES, MACS, PATHS, match_of
+import filters
+from cases import ADDRESSES, MACS, PATHS, Cell, match_of
 from lab import BIN, Failure, Lab, check, check_equal, wait_until
+from machine import global_sysctl
 from shapes import TUNNELS
 
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
-ADMISSION_S = 120
+ADMISSION_S = 180
+READING_S = 60
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
 
 
-def global_sysctl(name, value=None):
-    path = f"/proc/sys/net/netfilter/{name}"
-    if value is not None:
-        with open(path, "w", encoding="ascii") as file:
-            file.write(str(value))
-    with open(path, encoding="ascii") as file:
-        return int(file.read())
-
-
-@contextlib.contextmanager
-def conntrack_sizes():
-    """Puts nf_conntrack_max and nf_conntrack_buckets, which all namespaces share, back at the end."""
-    names = ("nf_conntrack_max", "nf_conntrack_buckets")
-    before = {name: global_sysctl(name) for name in names}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            global_sysctl(name, value)
-
-
 class Router:
-    """The router of one path, and how frames get through it."""
+    """The router of one scenario and path, and how frames get through it."""
 
-    def __init__(self, rig, path, number):
+    def __init__(self, rig, case, path, number):
         self.rig, self.path, self.number = rig, path, number
-        self.case = rig.case.path_case(path)
-        self.role = path.name
+        self.case = case.path_case(path)
+        self.role = rig.role(case, path)
         self.process = None
-        if rig.case.tunnel and not path.hook and not path.bare and not rig.kernel_tunnel:
-            self.case = self.case.__class__(**{**vars(self.case), "tunnel": ""})
+        if case.tunnel and not path.hook and not path.bare and not rig.kernel_tunnel:
+            self.case = dataclasses.replace(self.case, tunnel="")
 
     @property
     def netns(self):
         return self.rig.lab[self.role]
+
+    @property
+    def fast(self):
+        """Its stack is to see no packets but the trickle."""
+        return bool(self.path.hook) and not self.case.miss
 
     # ------------------------------------------------------------------ making it
 
@@ -97,6 +84,10 @@ class Router:
     def rules(self):
         if not self.path.conntrack:
             return
+        if not self.path.hook and self.case.prefixes:
+            self.netns.nft(filters.nft_prefixes("lan0", self.case.prefixes))
+        if not self.path.hook and self.case.reverse:
+            self.netns.nft(filters.nft_reverse_path("lan0"))
         nat = ""
         if self.case.masquerade:
             nat = f"""chain post {{ type nat hook postrouting priority srcnat;
@@ -139,6 +130,10 @@ class Router:
         force = ["--force"] if self.path.hook == "xdp" else []
         done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", self.path.hook, *force)
         check_equal([device["hook"] for device in done["devices"]], [self.path.hook] * 2, "hooks of lan0 and wan0")
+        if self.case.prefixes:
+            filters.load(self.lab, self.case.prefixes)
+        if self.case.reverse:
+            self.lab.ftctl("rpf", "lan0", "strict")
 
     def begin(self):
         """Programs of others. Returns why there is no such row, or None."""
@@ -169,9 +164,19 @@ class Router:
         total = int(values[names.index("ForwDatagrams")])
         return total + sum(int(line.split()[1]) for line in six.splitlines() if line.startswith("Ip6OutForwDatagrams"))
 
-    def send(self, cell, up, count, *options):
+    def reads(self):
+        """How often the daemon has read conntrack; once it has done so, when it is at it. None without a daemon."""
+        if not self.path.hook:
+            return None
+
+        def idle():
+            status = self.lab.ask("status")["data"]
+            return status["fast_path"] == "on" and status["conntrack"]
+        return wait_until(idle, READING_S, f"{self.role}: the fast path is on")["resyncs"]
+
+    def send(self, cell, up, count, *options, case=None):
         """Runs framegen; [(ns, cpu ns, sent, arrived, ...)] of its rounds."""
-        case = self.case.toward(up)
+        case = (case or self.case).toward(up)
         frame = case.build(True, cell.size)
         source, sink = ("lan", "wan") if up else ("wan", "lan")
         end = f"{self.rig.lab[sink].name}:{sink}{self.number}"
@@ -194,6 +199,12 @@ class Router:
             for up in (True,) if self.case.miss else (True, False):
                 self.send(cell, up, cell.flows, *pace)
 
+    def filters_drop(self):
+        """Frames that a filter is to drop do not arrive; without one they do."""
+        case = dataclasses.replace(self.case, ip=dataclasses.replace(self.case.ip, client=filters.BLOCKED))
+        [(_ns, _cpu, sent, arrived)] = self.send(Cell(1), True, 64, case=case)
+        check_equal(arrived, 0 if self.case.filtered else sent, f"{self.role}: frames from {filters.BLOCKED}, arrived")
+
     @property
     def slow_tunnel(self):
         return self.path.hook and self.case.tunnel and not self.rig.kernel_tunnel
@@ -206,15 +217,26 @@ class Router:
         pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
         while True:
             self.send(cell, not self.case.up, cell.flows, *pace)
-            before = self.forwarded()
+            self.send(cell, self.case.up, cell.flows, *pace)
+            before = self.forwarded()  # from here on no trickle is due
             self.send(cell, self.case.up, cell.flows, *pace)
             slow = self.forwarded() - before
             if not self.path.hook or slow <= cell.flows // 100:
                 return
             if time.monotonic() > end:
                 self.rig.lab.at(self.role)  # whose state the report is to show
-                raise Failure(f"{self.path.name}: after {ADMISSION_S} s {slow} of {cell.flows} flows are still slow")
+                raise Failure(f"{self.role}: after {ADMISSION_S} s {slow} of {cell.flows} flows are still slow")
             time.sleep(0.3)
+            self.catch_up(cell.flows)
+
+    def catch_up(self, flows):
+        """Until the daemon knows so many connections, or learns of no more: packets meanwhile would be more events."""
+        before, known = -1, 0
+        while before < known < flows:
+            self.reads()
+            time.sleep(0.5)
+            counts = self.lab.ask("status")["data"]["flows"]
+            known, before = counts["live"] + counts["pending"], known
 
 
 def _read(path):
@@ -222,15 +244,29 @@ def _read(path):
         return file.read()
 
 
-class Rig:
-    """`with Rig(case, names, most flows) as rig`: rig.routers, and rig.left_out: {path: why it has none}."""
+class Bench(Lab):
+    """Tells little when something fails: a million flows, listed, would be gigabytes."""
 
-    def __init__(self, case, names, most):
-        self.case, self.most, self.left_out = case, most, {}
-        six = 6 in (case.ip.version, case.outer.version)
-        self.lab = Lab("lan", "wan", *names, router=names[0], ipv6=tuple(names) if six else False)
-        self.kernel_tunnel = case.tunnel and self.has_tunnel()
-        self.routers = [Router(self, PATHS[name], number) for number, name in enumerate(names)]
+    def explain_failure(self):
+        for role in self.daemons:
+            print(f"---- {role}: ftctl status\n{self.at(role).ftctl_raw('status').stdout}{self.log_tail(5)}")
+
+
+class Rig:
+    """`with Rig([(case, path name), ...], most flows) as rig`: rig.routers, and rig.left_out: {path: why it has none}.
+    The cases differ in what routers do, not in frames and addresses."""
+
+    def __init__(self, pairs, most):
+        self.case, self.most, self.left_out = pairs[0][0], most, {}
+        self.alone = all(case == self.case for case, _name in pairs)
+        roles = [self.role(case, PATHS[name]) for case, name in pairs]
+        six = 6 in (self.case.ip.version, self.case.outer.version)
+        self.lab = Bench("lan", "wan", *roles, router=roles[0], ipv6=tuple(roles) if six else False)
+        self.kernel_tunnel = self.case.tunnel and self.has_tunnel()
+        self.routers = [Router(self, case, PATHS[name], number) for number, (case, name) in enumerate(pairs)]
+
+    def role(self, case, path):
+        return path.name if self.alone else f"{case.name}-{path.name}"
 
     def has_tunnel(self):
         outer = self.case.outer
@@ -275,7 +311,9 @@ class Rig:
         time.sleep(ASSURED_S)
         for router in self.routers:
             router.settle(cell)
+            if router.case.miss:
+                router.filters_drop()
             if router.path.conntrack:
                 with router.netns.entered():
                     count = global_sysctl("nf_conntrack_count")
-                check(count >= cell.flows, f"{router.path.name}: {count} connections tracked, want {cell.flows}")
+                check(count >= cell.flows, f"{router.role}: {count} connections tracked, want {cell.flows}")

@@ -5,7 +5,7 @@ set -uo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
 for argument; do
-  case $argument in -h | --help | --list) exec python3 "$here/main.py" "$argument" ;; esac
+  case $argument in -h | --help | --list | --from | --from=*) exec python3 "$here/main.py" "$@" ;; esac
 done
 if [ "$(id -u)" -ne 0 ]; then
   echo "test/bench/run.sh: it loads BPF programs and makes network namespaces: run as root" >&2

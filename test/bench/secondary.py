@@ -10,7 +10,7 @@ import statistics
 import time
 
 from cases import CASES, Cell
-from lab import Failure, Lab, check, wait_until
+from lab import BIN, Failure, Lab, check, command, wait_until
 from rig import ASSURED_S, Rig
 
 PORT = 5201
@@ -48,6 +48,14 @@ class Road:
             lab.attach("ra", "rb", mode="tc")
         elif path == "attached":
             lab.attach("ra", "rb")
+        elif path == "ftctl rpf strict":
+            lab.start()
+            lab.ftctl("attach", "ra", "--mode", "tc", "--rpf", "strict", "--no-track")
+        elif path.startswith("nft in "):
+            hook, priority = path.split()[-1], {"prerouting": "raw", "input": "filter"}[path.split()[-1]]
+            lab["R"].nft(f"""table inet back {{
+                chain c {{ type filter hook {hook} priority {priority}; fib saddr . iif oif missing drop; }}
+            }}""")
 
     def serve(self, role, address):
         server = self.lab[role].spawn("iperf3", "-s", "-B", address, "-p", str(PORT))
@@ -119,6 +127,25 @@ def local(rounds, _flows):
     return rounds_of("tcp-local", "Gbit/s", ("none", "attached"), "R", "192.0.2.1", "tcp", rounds)
 
 
+def local_rpf(rounds, _flows):
+    """TCP that ends on the router: without a reverse path filter, with nft's in two places, with ftctl's at TC."""
+    paths = ("none", "nft in prerouting", "nft in input", "ftctl rpf strict")
+    return rounds_of("rpf-tcp", "Gbit/s", paths, "R", "192.0.2.1", "tcp", 2 * rounds)
+
+
+def fixtures(rounds, _flows):
+    """The programs alone, by test runs of single packets, and in a loop of those that stay as they are."""
+    program, values = os.path.join(BIN, "test", "bpf_tests"), {}
+    check(os.access(program, os.X_OK), f"{program} is not built")
+    os.environ["FTCTL_BENCH_ROUNDS"] = str(rounds)
+    for line in command([program, "[bench]"]).stdout.splitlines():
+        if line.startswith("fixture "):
+            _word, name, how, ns = line.split()
+            values.setdefault((name, how), []).append(float(ns))
+    check(values, "bpf_tests has printed no figures")
+    return [result(f"fixture {name}", how, "ns", each) for (name, how), each in values.items()]
+
+
 def _read(path):
     with open(path, encoding="ascii", errors="replace") as file:
         return file.read()
@@ -143,7 +170,7 @@ def setup(_rounds, flows):
     """Connections admitted a second, memory with all of them, and how long a conntrack resync takes then."""
     rows = []
     for offered in OFFERED:
-        with Rig(CASES["nat4"], ["ftctl-xdp"], 2 * flows) as rig:
+        with Rig([(CASES["nat4"], "ftctl-xdp")], 2 * flows) as rig:
             rows += admissions(rig, flows, offered)
             if offered == OFFERED[-1]:
                 rows += capacity(rig, flows)
@@ -177,7 +204,7 @@ def capacity(rig, flows):
     router.settle(Cell(flows))
     room = rig.lab.ask("status")["data"]["flows"]["max"]
     return [result("daemon's memory", f"{flows} connections", "MiB", [resident_mib(pid)]),
-            result("maps", f"room for {room}", "MiB", [maps_mib(pid)]),
+            result("maps", f"{flows} connections, room for {room}", "MiB", [maps_mib(pid)]),
             result("resync", f"{flows} connections", "s", [resync(rig, router, flows)])]
 
 
@@ -202,4 +229,4 @@ def resync(rig, router, flows):
     return time.monotonic() - began
 
 
-SECONDARY = {"tcp": tcp, "udp": udp, "tcp-local": local, "setup": setup}
+SECONDARY = {"fixtures": fixtures, "tcp": tcp, "udp": udp, "tcp-local": local, "rpf-tcp": local_rpf, "setup": setup}

@@ -3,68 +3,19 @@
 #include <catch2/catch.hpp>
 
 #include <arpa/inet.h>
-#include <cstdlib>
-#include <fstream>
 
 #include <fmt/format.h>
 
+#include "routes.h"
 #include "scenario.h"
 
 using namespace ftctl::test;
 
 namespace {
 
-void ip(const std::string &words)
-{
-    const std::string line = "ip " + words;
-    INFO(line);
-    REQUIRE(std::system(line.c_str()) == 0);
-}
-
-void sysctl(const std::string &name, int value)
-{
-    std::ofstream file("/proc/sys/net/" + name);
-    file << value << std::flush;
-    INFO(name);
-    REQUIRE(file.good());
-}
-
-/// Routes for the addresses of the scenarios: clients behind bt0, servers behind bt1.
-struct Routes {
-    Routes()
-    {
-        sysctl("ipv4/conf/all/forwarding", 1);
-        sysctl("ipv6/conf/all/forwarding", 1);
-        ip("link set lo up");
-        for (const char *dev : {"bt0", "bt1", "bt2"})
-            ip(std::string("link set ") + dev + " up");
-        ip("addr add 192.0.2.1/24 dev bt0");
-        ip("addr add 198.51.100.1/24 dev bt1");
-        ip("-6 addr add 2001:db8:0:1::c000:201/120 dev bt0 nodad");
-        ip("-6 addr add 2001:db8:0:1::c633:6401/120 dev bt1 nodad");
-        ip("route add unreachable 10.1.0.0/16");
-        ip("route add blackhole 10.2.0.0/16");
-        ip("route add prohibit 10.3.0.0/16");
-    }
-    ~Routes()
-    {
-        for (const char *dev : {"bt0", "bt1"})
-            static_cast<void>(std::system((std::string("ip addr flush dev ") + dev).c_str()));
-        static_cast<void>(std::system("ip route flush proto boot; ip -6 route flush proto boot"));
-    }
-    Routes(const Routes &) = delete;
-    Routes &operator=(const Routes &) = delete;
-};
-
 void filter(const Scenario &s, std::uint32_t mode)
 {
-    Rig &rig = Rig::get();
-    ftctl_slot slot = rig.slot(s.in_device());
-    slot.rpf = mode;
-    rig.set_slot(s.in_device(), slot);
-    ftctl_config config = rig.config();
-    config.rpf = 1;
-    rig.set_config(config);
+    set_rpf(s.in_device(), mode);
 }
 
 /// A packet of the scenario that no flow knows; its source is on the way back to the device it comes in by.

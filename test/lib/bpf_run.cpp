@@ -214,6 +214,26 @@ Run Rig::dry(Hook hook, const Bytes &frame)
     return impl_->run(impl_->dry_tc->progs.tc_ingress, frame, &skb, sizeof skb, nullptr);
 }
 
+Timing Rig::time(Hook hook, Device device, const Bytes &frame, unsigned runs, int program)
+{
+    const __sk_buff skb = skb_context(ifindex(device), frame, {});
+    LIBBPF_OPTS(bpf_test_run_opts, opts);
+    opts.data_in = frame.data();
+    opts.data_size_in = static_cast<__u32>(frame.size());
+    opts.repeat = static_cast<int>(runs);
+    if (hook == Hook::tc) {
+        opts.ctx_in = &skb;
+        opts.ctx_size_in = sizeof skb;
+    }
+    if (program < 0)
+        program = bpf_program__fd(hook == Hook::xdp ? impl_->xdp.at(device)->progs.xdp_ingress
+                                                    : impl_->tc.at(device)->progs.tc_ingress);
+    const int rc = bpf_prog_test_run_opts(program, &opts);
+    if (rc < 0)
+        die("a timed test run", rc);
+    return {opts.retval, opts.duration};
+}
+
 int Rig::edit(const ftctl_flow_edit &edit)
 {
     ftctl_flow_edit context = edit;

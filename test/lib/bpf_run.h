@@ -38,6 +38,12 @@ struct Run {
     Bytes bytes;
 };
 
+/// One test run, or the last of many.
+struct Timing {
+    std::uint32_t verdict = 0;
+    std::uint32_t ns = 0; ///< the program's, on average; the kernel's reading of the clock is in it
+};
+
 /// Why the tests cannot run here; empty when they can.
 std::string cannot_run();
 
@@ -80,6 +86,9 @@ class Rig {
     Run egress(Device device, const Bytes &frame, Gso gso = {});
     /// The programs as `explain` loads them: cfg_dry set, slot 0, device a.
     Run dry(Hook hook, const Bytes &frame);
+    /// How long the ingress program, or this one in its place, takes. From the second run on the frame is
+    /// what the first made of it.
+    Timing time(Hook hook, Device device, const Bytes &frame, unsigned runs, int program = -1);
     /// Returns the program's return value (0 or a negative errno).
     int edit(const ftctl_flow_edit &edit);
 

@@ -20,7 +20,7 @@ enum {
     PORTIONS = 20, /* a second, of paced frames */
     /* A flow's number: LOW_BITS of it make ports, the others addresses. */
     LOW_BITS = 14,
-    FLOWS_MAX = 1 << 20,
+    FLOWS_MAX = 1 << 21,
 };
 
 extern const char usage[];

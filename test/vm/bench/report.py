@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of what test/vm/bench.sh measured: as text, and in Markdown for docs/performance.md."""
 
-BEGIN, END = "<!-- test/vm/bench.sh: begin -->", "<!-- test/vm/bench.sh: end -->"
+from tables import markdown, splice
+
 PATHS = ("conntrack", "flowtable", "ftctl-tc", "ftctl-xdp")
 
 
@@ -75,26 +76,13 @@ def profile_table(row, least=8):
     return "\n".join(lines)
 
 
-def markdown(result):
+def document(result):
     lines = [f"Kernel {result['kernel']}, {result['date']}, commit {result['commit']}: `{result['command']}`"]
     for title, table in sections(result):
-        lines += ["", title + ":", ""]
-        for number, line in enumerate(table):
-            lines.append("| " + " | ".join(line) + " |")
-            if number == 0:
-                lines.append("|---" * len(line) + "|")
+        lines += ["", title + ":", "", *markdown(table)]
     return "\n".join(lines)
 
 
 def rewrite(path, result):
     """Puts the tables between the two marks of the file."""
-    text = markdown(result)
-    if path == "-":
-        print(text)
-        return
-    with open(path, encoding="utf-8") as file:
-        old = file.read()
-    if BEGIN not in old or END not in old:
-        raise SystemExit(f"bench.sh: {path} has no lines '{BEGIN}' and '{END}' to put the tables between")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(old[:old.index(BEGIN) + len(BEGIN)] + "\n" + text + "\n" + old[old.index(END):])
+    splice(path, "test/vm/bench.sh", document(result))
