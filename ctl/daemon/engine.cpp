@@ -270,7 +270,7 @@ void Engine::poll_underlays()
     for (const auto &[index, link] : kernel_->links()) {
         if (!link.tunnel)
             continue;
-        const auto answer = kernel_->route(underlay_query(*link.tunnel));
+        const auto answer = kernel_->control().route(underlay_query(*link.tunnel));
         const auto now = answer ? std::make_pair(answer->gateway, answer->mtu) : std::make_pair(IpAddr{}, 0U);
         const auto it = underlays_.find(index);
         if (it != underlays_.end() && it->second == now)

@@ -128,6 +128,12 @@ void Engine::on_route_events()
         datapath_->config().tunnels = tunnels_->count();
     };
     const auto handler = [&](const RtEvent &event) {
+        // Neighbours and stations decide no route that is kept.
+        if (std::holds_alternative<RouteChanged>(event) || std::holds_alternative<RuleChanged>(event) ||
+            std::holds_alternative<NexthopChanged>(event))
+            kernel_->suspect_routes();
+        else if (!std::holds_alternative<NeighChanged>(event) && !std::holds_alternative<FdbChanged>(event))
+            kernel_->forget_routes();
         std::visit(Overloaded{on_neighbour, on_link, on_station, on_port, on_gone,
                               [this](const AddrChanged &) { dirty_.addresses = true; },
                               [this](const RouteChanged &route) { dirty_.routes.push_back(route); },
@@ -160,6 +166,7 @@ void Engine::on_xfrm()
         return;
     }
     connections_->set_xfrm(std::move(*policies));
+    kernel_->forget_routes();
     new_generation(); // at once: clear text must not leave where it is forbidden
     resolve_all();
     want_resync_ = true;
@@ -190,6 +197,7 @@ void Engine::resolve_all()
 void Engine::settle_routes()
 {
     const Dirty dirty = std::exchange(dirty_, {});
+    kernel_->forget_routes(); // what is asked again is asked of the kernel
     if (dirty.addresses || !dirty.routes.empty() || dirty.everything)
         kernel_->forget_local();
     if (dirty.bridges)

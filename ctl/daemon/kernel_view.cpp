@@ -7,6 +7,8 @@
 #include <linux/rtnetlink.h>
 #include <spdlog/spdlog.h>
 
+#include "util/clock.h"
+
 namespace ftctl {
 
 namespace {
@@ -23,9 +25,10 @@ constexpr std::array kDeviceSettings6 = {"forwarding",
                                          "proxy_ndp",
                                          "drop_unicast_in_l2_multicast"};
 constexpr const char *kAutoFlowLabels = "net/ipv6/auto_flowlabels";
+constexpr const char *kUsePmtu = "net/ipv4/ip_forward_use_pmtu";
 constexpr const char *kUpdatePriority = "net/ipv4/ip_forward_update_priority";
 constexpr const char *kMultipathHash6 = "net/ipv6/fib_multipath_hash_policy";
-constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward", "net/ipv4/ip_forward_use_pmtu",
+constexpr std::array kGlobalSettings = {"net/ipv4/ip_forward", kUsePmtu,
                                         kUpdatePriority,       "net/ipv4/fib_multipath_hash_policy",
                                         kAutoFlowLabels,       kMultipathHash6};
 constexpr std::size_t kMaxLocal = 65536;
@@ -54,10 +57,28 @@ Result<std::unique_ptr<KernelView>> KernelView::open()
 
 Result<RouteAnswer> KernelView::route(const RouteQuery &query)
 {
+    const bool cached = may_cache(query.dst.family);
+    const std::uint64_t now = monotonic_ns();
+    if (cached)
+        if (const RouteAnswer *known = routes_.find(query, now))
+            return *known;
     auto answer = control_->route(query);
+    if (answer && cached)
+        routes_.store(query, *answer, now);
     if (answer && answer->type == RTN_LOCAL && local_.size() < kMaxLocal)
         local_.insert(query.dst);
     return answer;
+}
+
+bool KernelView::may_cache(std::uint8_t family) const
+{
+    if (!rules_read_)
+        return false;
+    if (family == AF_INET6)
+        return policy6_.cacheable;
+    // Learnt path MTUs count for forwarded packets then, and nothing announces them.
+    const auto use_pmtu = sysctls_.forwarding.find(kUsePmtu);
+    return policy4_.cacheable && use_pmtu != sysctls_.forwarding.end() && use_pmtu->second == 0;
 }
 
 const Link *KernelView::link(std::uint32_t ifindex)
@@ -69,6 +90,7 @@ const Link *KernelView::link(std::uint32_t ifindex)
     if (!fresh)
         return nullptr;
     overlay(*fresh);
+    version_++;
     return &links_.insert_or_assign(ifindex, std::move(*fresh)).first->second;
 }
 
@@ -87,6 +109,8 @@ Status KernelView::refresh()
     auto links = control_->links();
     if (!links)
         return tl::unexpected(links.error());
+    forget_routes();
+    version_++;
     links_.clear();
     links_changed_ = true;
     for (Link &link : *links) {
@@ -108,14 +132,16 @@ Status KernelView::refresh()
 
 Status KernelView::refresh_rules()
 {
+    suspect_routes();
     if (auto done = refresh_rules(AF_INET, policy4_); !done)
         return done;
     auto done = refresh_rules(AF_INET6, policy6_);
     // A kernel without IPv6 routes no such packet.
     if (!done && (done.error().err == EAFNOSUPPORT || done.error().err == EOPNOTSUPP)) {
         policy6_ = {};
-        return {};
+        done = {};
     }
+    rules_read_ = done.has_value();
     return done;
 }
 
@@ -127,7 +153,8 @@ Status KernelView::refresh_rules(std::uint8_t family, Policy &policy)
     const auto traits = control_->route_traits(family);
     if (!traits)
         return tl::unexpected(traits.error());
-    policy = {rules->fwmark, rules->tos || rules->other || traits->tos, traits->multipath};
+    policy = {rules->fwmark, rules->tos || rules->other || traits->tos, traits->multipath,
+              !rules->ports && !traits->multipath && !traits->alternatives};
     return {};
 }
 
@@ -168,12 +195,14 @@ void KernelView::apply(const LinkChanged &event)
 {
     Link link = event.link;
     overlay(link);
+    version_++;
     links_changed_ = true;
     links_.insert_or_assign(link.index, std::move(link));
 }
 
 void KernelView::apply(const LinkGone &event)
 {
+    version_++;
     links_.erase(event.index);
     links_changed_ = true;
     asked_.erase(event.index);
@@ -186,6 +215,7 @@ void KernelView::apply(const LinkGone &event)
 void KernelView::apply(const NeighChanged &event)
 {
     const auto key = std::make_pair(event.neigh.ifindex, event.neigh.addr);
+    version_++;
     if (event.gone)
         neighbours_.erase(key);
     else
@@ -217,11 +247,13 @@ void KernelView::set_attached(std::uint32_t ifindex, bool on)
         attached_.insert(ifindex);
     else
         attached_.erase(ifindex);
+    version_++;
     sysctls_ = read_sysctls(); // the set of devices that are watched has changed, not a setting
 }
 
 void KernelView::declare_tunnel(const std::string &name, const TunnelConfig &config)
 {
+    version_++;
     declared_[name] = config;
     for (auto &[index, link] : links_)
         overlay(link);
@@ -229,6 +261,7 @@ void KernelView::declare_tunnel(const std::string &name, const TunnelConfig &con
 
 void KernelView::forget_tunnel(const std::string &name)
 {
+    version_++;
     declared_.erase(name);
     for (auto &[index, link] : links_)
         if (link.name == name)
@@ -239,6 +272,10 @@ bool KernelView::poll_sysctls()
 {
     Sysctls now = read_sysctls();
     const bool changed = now.forwarding != sysctls_.forwarding;
+    if (changed) {
+        version_++;
+        forget_routes();
+    }
     if (changed)
         for (const auto &[name, value] : now.forwarding)
             if (const auto was = sysctls_.forwarding.find(name);

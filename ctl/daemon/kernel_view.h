@@ -10,6 +10,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "daemon/route_cache.h"
 #include "flow/pppoe_guess.h"
 #include "flow/ways.h"
 #include "netlink/policy.h"
@@ -69,6 +70,16 @@ class KernelView : public Fib {
     void refresh_bridges();
     /// Addresses or routes changed: what is known to be local may be wrong.
     void forget_local() { local_.clear(); }
+    /// Something changed that the kernel's answers may depend on: it is asked again.
+    void forget_routes() { routes_.clear(); }
+    /// Rules or routes changed: until refresh_rules() it is not known what answers depend on.
+    void suspect_routes()
+    {
+        forget_routes();
+        rules_read_ = false;
+    }
+    /// Another number whenever something that is known here (links, neighbours, settings) has changed.
+    [[nodiscard]] std::uint64_t version() const { return version_; }
 
     [[nodiscard]] const Link *link_by_name(const std::string &name) const override;
     [[nodiscard]] const std::map<std::uint32_t, Link> &links() const { return links_; }
@@ -107,8 +118,10 @@ class KernelView : public Fib {
         bool marks = false;
         bool other = false;
         bool multipath = false; ///< some route has several next hops
+        bool cacheable = false; ///< answers do not depend on protocol and ports, nor on neighbours
     };
     Status refresh_rules(std::uint8_t family, Policy &policy);
+    [[nodiscard]] bool may_cache(std::uint8_t family) const;
     void overlay(Link &link) const;
     void find_uppers();
     [[nodiscard]] Sysctls read_sysctls() const;
@@ -131,6 +144,9 @@ class KernelView : public Fib {
     bool marks_known_ = false;
     Policy policy4_;
     Policy policy6_;
+    RouteCache routes_;
+    bool rules_read_ = false;
+    std::uint64_t version_ = 1;
 };
 
 } // namespace ftctl

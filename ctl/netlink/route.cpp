@@ -26,6 +26,19 @@ std::uint8_t bits(const IpAddr &a)
     return static_cast<std::uint8_t>(a.size() * 8);
 }
 
+/// The two may serve the same packets, and nothing in them says which one does. IPv4 has that for
+/// default routes only.
+bool rival(const nl::FibRoute &a, const nl::FibRoute &b)
+{
+    const auto &dst = b.route.dst;
+    if (a.route.dst != dst || a.route.table != b.route.table || a.priority != b.priority)
+        return false;
+    if (b.route.family == AF_INET)
+        return dst.len == 0;
+    // Every device has these; what they lead to is never forwarded.
+    return dst.addr.bytes[0] != 0xff && !(dst.addr.bytes[0] == 0xfe && (dst.addr.bytes[1] & 0xc0) == 0x80);
+}
+
 class Control final : public RtControl {
   public:
     explicit Control(nl::Socket socket) : socket_(std::move(socket)) {}
@@ -236,6 +249,7 @@ Result<RuleSummary> Control::rules(std::uint8_t family)
                 all.fwmark |= s->fwmark;
                 all.tos |= s->tos;
                 all.other |= s->other;
+                all.ports |= s->ports;
             }
             return true;
         });
@@ -280,11 +294,14 @@ Result<RtControl::RouteTraits> Control::route_traits(std::uint8_t family)
     bool objects = false;
     // IPv6 routes have no TOS, so that one is known from the start.
     const bool has_tos = family == AF_INET;
+    std::optional<nl::FibRoute> before; // routes to the same prefix follow each other
     int err = socket_.dump(r, [&](const nl::Message &m) {
         if (const auto f = nl::parse_fib_route(m)) {
             traits.tos |= f->route.tos;
             objects |= f->nexthop_object;
             traits.multipath |= f->route.multipath && !f->nexthop_object;
+            traits.alternatives |= before && rival(*before, *f);
+            before = f;
         }
         return !(traits.multipath && (traits.tos || !has_tos));
     });

@@ -167,6 +167,7 @@ struct RuleSummary {
     bool fwmark = false; ///< some rule matches on the packet mark
     bool tos = false;    ///< ... on TOS/DSCP
     bool other = false;  ///< ... on something else that cannot be given to a route query (uidrange, ...)
+    bool ports = false;  ///< ... on the protocol or on ports
 };
 
 /// Requests to rtnetlink; each is answered before it returns.
@@ -194,10 +195,13 @@ class RtControl {
     virtual Result<RuleSummary> rules(std::uint8_t family) = 0;
     /// Makes the kernel resolve or re-check a neighbour (NTF_USE); does not wait.
     virtual Status probe_neighbour(std::uint32_t ifindex, const IpAddr &addr) = 0;
-    /// Some TOS selector or multipath route exists, so that TOS or a hash decides.
+    /// What decides between routes beside addresses: TOS, a hash, the state of neighbours.
     struct RouteTraits {
         bool tos = false;
         bool multipath = false;
+        /// Several routes are equally good for some packets: neighbours' states decide between them
+        /// (fib_select_default, rt6_score_route).
+        bool alternatives = false;
     };
     virtual Result<RouteTraits> route_traits(std::uint8_t family) = 0;
 };

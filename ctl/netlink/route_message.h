@@ -15,6 +15,7 @@ std::optional<RouteAnswer> parse_route_answer(const Message &m);
 struct FibRoute {
     RouteChanged route;
     bool nexthop_object = false; ///< RTA_NH_ID without its next hops: only the object tells how many
+    std::uint32_t priority = 0;
 };
 std::optional<FibRoute> parse_fib_route(const Message &m);
 

@@ -121,6 +121,9 @@ std::optional<FibRoute> parse_fib_route(const Message &m)
         case RTA_OIF:
             hops = true;
             break;
+        case RTA_PRIORITY:
+            f.priority = a.u32().value_or(0);
+            break;
         case RTA_NH_ID:
             object = true;
             break;
@@ -202,7 +205,12 @@ std::optional<RuleSummary> parse_rule(const Message &m)
         case fra_dscp_mask:
             s.tos = true;
             break;
+        case FRA_SPORT_RANGE:
+        case FRA_DPORT_RANGE:
+            s.ports = true;
+            break;
         case FRA_IP_PROTO: // a route query can name these three only (rtm_getroute_parse_ip_proto)
+            s.ports = true;
             s.other |= a.u8() != IPPROTO_TCP && a.u8() != IPPROTO_UDP && a.u8() != IPPROTO_ICMP;
             break;
         case FRA_TUN_ID:
@@ -211,7 +219,8 @@ std::optional<RuleSummary> parse_rule(const Message &m)
             break;
         case fra_sport_mask:
         case fra_dport_mask:
-            break; // ports are in the query
+            s.ports = true; // which are in the query
+            break;
         default:
             // The rest are addresses, devices, ports, tables, suppressors: the query gives or the
             // lookup obeys them. What is unknown here (flow labels, the future) cannot be given.

@@ -38,6 +38,51 @@ TEST_CASE("live: IPv6 settings are read, polled and told apart from IPv4's", "[.
     }
 }
 
+TEST_CASE("live: answers about routes are kept until something changed", "[.][live]")
+{
+    const Scratch ns;
+    sh("ip link add ra type veth peer name pa && ip link set ra up && ip link set pa up");
+    sh("ip addr add 192.0.2.1/24 dev ra && ip route add 203.0.113.0/24 via 192.0.2.8");
+    const auto view = must(KernelView::open());
+    RouteQuery query;
+    query.dst = *IpAddr::parse("203.0.113.7");
+    const auto gateway = [&] { return must(view->route(query)).gateway.str(); };
+    CHECK(gateway() == "192.0.2.8");
+    sh("ip route replace 203.0.113.0/24 via 192.0.2.9");
+    CHECK(gateway() == "192.0.2.8"); // nobody has told the view yet
+    view->forget_routes();
+    CHECK(gateway() == "192.0.2.9");
+
+    view->suspect_routes(); // a route has changed: nothing is kept until all are known again
+    CHECK(gateway() == "192.0.2.9");
+    sh("ip route replace 203.0.113.0/24 via 192.0.2.8");
+    CHECK(gateway() == "192.0.2.8");
+    REQUIRE(view->refresh_rules());
+    CHECK(gateway() == "192.0.2.8");
+    sh("ip route replace 203.0.113.0/24 via 192.0.2.9");
+    CHECK(gateway() == "192.0.2.8");
+
+    // Where ports, or a hash, or a setting have a say, the kernel is always asked.
+    for (const char *change : {"ip rule add dport 53 table 100", "ip rule del dport 53 table 100",
+                               "ip route add 198.18.0.0/24 nexthop via 192.0.2.8 nexthop via 192.0.2.9"}) {
+        CAPTURE(change);
+        sh(change);
+        REQUIRE(view->refresh_rules());
+        const bool kept = std::string(change).find(" del ") != std::string::npos;
+        sh("ip route replace 203.0.113.0/24 via 192.0.2.8");
+        CHECK(gateway() == "192.0.2.8");
+        sh("ip route replace 203.0.113.0/24 via 192.0.2.9");
+        CHECK(gateway() == (kept ? "192.0.2.8" : "192.0.2.9"));
+    }
+    sh("ip route del 198.18.0.0/24");
+    set_sysctl("net/ipv4/ip_forward_use_pmtu", "1");
+    CHECK(view->poll_sysctls());
+    REQUIRE(view->refresh_rules());
+    CHECK(gateway() == "192.0.2.9");
+    sh("ip route replace 203.0.113.0/24 via 192.0.2.8");
+    CHECK(gateway() == "192.0.2.8");
+}
+
 TEST_CASE("live: rules and next hops of one family are no obstacle to the other", "[.][live]")
 {
     const Scratch ns;

@@ -102,10 +102,24 @@ TEST_CASE("live: rules and route traits", "[.][live]")
     sh("ip addr add 192.0.2.1/24 dev ra && ip addr add 2001:db8:a::1/64 dev ra nodad");
     for (const std::uint8_t family : {AF_INET, AF_INET6}) {
         const auto s = must(rt->rules(family));
-        CHECK_FALSE((s.fwmark || s.tos || s.other));
+        CHECK_FALSE((s.fwmark || s.tos || s.other || s.ports));
         const auto t = must(rt->route_traits(family));
-        CHECK_FALSE((t.tos || t.multipath));
+        CHECK_FALSE((t.tos || t.multipath || t.alternatives));
     }
+    sh("ip route add default via 192.0.2.8 && ip route append default via 192.0.2.9 metric 5");
+    CHECK_FALSE(must(rt->route_traits(AF_INET)).alternatives);
+    sh("ip route append default via 192.0.2.9");
+    CHECK(must(rt->route_traits(AF_INET)).alternatives);
+    sh("ip route del default via 192.0.2.9");
+    CHECK_FALSE(must(rt->route_traits(AF_INET)).alternatives);
+    sh("ip link set pa up && ip -6 route add 2001:db8:d::/64 dev ra");
+    CHECK_FALSE(must(rt->route_traits(AF_INET6)).alternatives);
+    sh("ip -6 route append 2001:db8:d::/64 dev lo && ip -6 route show 2001:db8:d::/64 | grep -q lo");
+    CHECK(must(rt->route_traits(AF_INET6)).alternatives);
+    sh("ip -6 route del 2001:db8:d::/64 dev lo");
+    sh("ip rule add sport 53 lookup 100");
+    CHECK(must(rt->rules(AF_INET)).ports);
+    sh("ip rule del sport 53 lookup 100");
     sh("ip rule add fwmark 1 lookup 100 && ip -6 rule add tos 0x10 lookup 100");
     CHECK(must(rt->rules(AF_INET)).fwmark);
     CHECK_FALSE(must(rt->rules(AF_INET)).tos);

@@ -370,11 +370,19 @@ TEST_CASE("netlink: what rules match on", "[netlink]")
         return parse_exact(b.bytes(), nl::parse_rule).value();
     };
     auto s = rule([](Builder &, fib_rule_hdr &) {});
-    CHECK_FALSE((s.fwmark || s.tos || s.other));
+    CHECK_FALSE((s.fwmark || s.tos || s.other || s.ports));
     s = rule([](Builder &b, fib_rule_hdr &) {
         b.addr(FRA_SRC, "192.0.2.0").text(FRA_IIFNAME, "eth0").u8(FRA_IP_PROTO, IPPROTO_TCP);
     });
     CHECK_FALSE((s.fwmark || s.tos || s.other));
+    CHECK(s.ports);
+    for (const int type : {+FRA_SPORT_RANGE, +FRA_DPORT_RANGE}) {
+        s = rule([&](Builder &b, fib_rule_hdr &) { b.u32(static_cast<std::uint16_t>(type), 0x500050); });
+        CHECK_FALSE((s.fwmark || s.tos || s.other));
+        CHECK(s.ports);
+    }
+    s = rule([](Builder &b, fib_rule_hdr &) { b.addr(FRA_SRC, "192.0.2.0").text(FRA_IIFNAME, "eth0"); });
+    CHECK_FALSE((s.fwmark || s.tos || s.other || s.ports));
     s = rule([](Builder &b, fib_rule_hdr &) { b.u32(FRA_FWMARK, 1); });
     CHECK((s.fwmark && !s.tos && !s.other));
     s = rule([](Builder &b, fib_rule_hdr &) { b.u32(FRA_FWMASK, 0xff); }); // "not marked" matches, too
