@@ -40,9 +40,9 @@ bool same_rewrite(const FlowEntry &a, const FlowEntry &b)
 } // namespace
 
 Connections::Connections(Datapath &datapath, KernelView &kernel, CtControl &conntrack, Settings settings,
-                         Publish publish)
+                         Audience audience)
     : datapath_(datapath), kernel_(kernel), conntrack_(conntrack), settings_(std::move(settings)),
-      publish_(std::move(publish))
+      audience_(std::move(audience))
 {
     // ids of flows that an earlier daemon left are not used again
     (void)datapath_.flow_each([this](const FlowEntry &entry) {
@@ -51,42 +51,40 @@ Connections::Connections(Datapath &datapath, KernelView &kernel, CtControl &conn
     });
 }
 
-Connection *Connections::by_id(std::uint32_t id)
-{
-    const auto it = by_id_.find(id);
-    return it == by_id_.end() ? nullptr : it->second;
-}
-
 const Connection *Connections::find(const Tuple &tuple) const
 {
-    if (const auto it = by_tuple_.find(tuple); it != by_tuple_.end())
-        return it->second.get();
-    if (const auto it = by_reply_.find(tuple); it != by_reply_.end())
-        return by_tuple_.at(it->second).get();
-    return nullptr;
+    const Connection *conn = table_.find(tuple);
+    return conn ? conn : table_.find_reply(tuple);
+}
+
+ftctl_tuple Connections::key(const Connection &conn, bool reply) const
+{
+    // packets come in by the other direction's way
+    const Way *way_in = paths_.way(conn.dir[!reply].path);
+    return way_in ? flow_key(conn.tuple(reply), *way_in) : ftctl_tuple{};
 }
 
 void Connections::consider(CtEntry entry, bool from_dump)
 {
-    if (const auto it = by_tuple_.find(entry.orig); it != by_tuple_.end()) {
-        Connection &conn = *it->second;
+    if (Connection *conn = table_.find(entry.orig)) {
         if (!entry.tcp_state) // an event names only what changed
-            entry.tcp_state = conn.ct.tcp_state;
-        if (entry.id != conn.ct.id || entry.reply != conn.ct.reply) {
-            remove(entry.orig, "replaced");
+            entry.tcp_state = conn->tcp_state;
+        if (entry.id != conn->ct_id || entry.reply != conn->reply) {
+            remove(*conn, "replaced");
         } else if (entry_closed(entry)) {
-            remove(entry.orig, "closed");
+            remove(*conn, "closed");
             return;
         } else if (auto refusal = refuse_entry(entry, settings_.mark)) {
-            remove(entry.orig, reason_name(refusal->reason));
+            remove(*conn, reason_name(refusal->reason));
             refuse_connection(entry, std::move(*refusal));
             return;
         } else {
-            const bool rerouted = settings_.mark_from_conntrack && entry.mark != conn.ct.mark;
-            conn.ct = entry;
-            conn.epoch = epoch_;
+            const bool rerouted = settings_.mark_from_conntrack && entry.mark != conn->mark;
+            conn->mark = entry.mark;
+            conn->tcp_state = entry.tcp_state;
+            conn->epoch = epoch_;
             if (rerouted)
-                follow(entry.orig);
+                follow(*conn);
             return;
         }
     }
@@ -121,7 +119,7 @@ void Connections::admit(const CtEntry &entry, bool from_dump)
         refuse_connection(entry, ways.error());
         return;
     }
-    if (by_tuple_.size() >= datapath_.max_flows()) {
+    if (table_.size() >= datapath_.max_flows()) {
         refuse_connection(entry, {FTCTL_R_TABLE_FULL, {}});
         return;
     }
@@ -133,24 +131,30 @@ void Connections::admit(const CtEntry &entry, bool from_dump)
             return;
         }
     }
-    auto conn = std::make_unique<Connection>();
-    conn->id = next_id_++;
-    conn->ct = entry;
-    conn->created_ns = monotonic_ns();
-    conn->last_kernel = to_ticks(conn->created_ns);
-    conn->timeout_s = full_timeout(entry, from_dump);
-    conn->epoch = epoch_;
-    conn->from_dump = from_dump;
-    if (!insert(*conn, *ways, {})) {
+    while (next_id_ == 0 || table_.by_id(next_id_)) // after four thousand million of them
+        next_id_++;
+    Connection conn;
+    conn.id = next_id_++;
+    conn.ct_id = entry.id;
+    conn.orig = entry.orig;
+    conn.reply = entry.reply;
+    conn.mark = entry.mark;
+    conn.tcp_state = entry.tcp_state;
+    conn.created_ns = monotonic_ns();
+    conn.last_kernel = to_ticks(conn.created_ns);
+    // The event of the change that made the entry eligible carries the fresh timeout, whatever rule
+    // gave it; a dump shows what is left of it.
+    conn.timeout_s = !from_dump && entry.timeout_s ? *entry.timeout_s : full_timeout(entry.orig.proto);
+    conn.epoch = epoch_;
+    conn.from_dump = from_dump;
+    if (!insert(conn, *ways, {})) {
         refuse_connection(entry, {FTCTL_R_TABLE_FULL, {}});
         return;
     }
     if (from_dump)
-        verify_.push_back(entry.orig);
+        verify_.push_back(conn.id);
     refused_.erase(entry.orig);
-    by_id_.emplace(conn->id, conn.get());
-    by_reply_.insert_or_assign(entry.reply, entry.orig);
-    by_tuple_.emplace(entry.orig, std::move(conn));
+    table_.add(conn);
     watch();
 }
 
@@ -161,7 +165,7 @@ bool Connections::insert(Connection &conn, const Ways &ways, const std::array<ft
         if (insert_direction(conn, ways, reply, carry.at(reply)))
             continue;
         if (!reply) {
-            (void)datapath_.flow_delete(conn.dir[1].key);
+            (void)datapath_.flow_delete(flow_key(conn.reply, ways.orig));
             paths_.release(conn.dir[1].path);
         }
         return false;
@@ -171,11 +175,12 @@ bool Connections::insert(Connection &conn, const Ways &ways, const std::array<ft
 
 bool Connections::insert_direction(Connection &conn, const Ways &ways, bool reply, const ftctl_flow &carry)
 {
-    const FlowPlan plan = plan_flow(conn.ct, ways, reply);
+    const FlowPlan plan = plan_flow(conn.entry(), ways, reply);
     const auto path = paths_.acquire(reply ? ways.reply : ways.orig);
     if (!path)
         return false;
-    write_path(*path);
+    if (paths_.written(*path) != kernel_.version())
+        write_path(*path);
 
     FlowEntry entry;
     entry.key = plan.key;
@@ -205,7 +210,7 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
     if (!done && done.error().err == EEXIST) {
         // Left by an earlier daemon, or by a connection that a NAT change gave the same tuple.
         const auto old = datapath_.flow_delete(entry.key);
-        if (old && *old && same_rewrite(**old, entry) && by_id((*old)->flow.id) == nullptr) {
+        if (old && *old && same_rewrite(**old, entry) && !table_.by_id((*old)->flow.id)) {
             entry.flow.packets = (*old)->flow.packets;
             entry.flow.bytes = (*old)->flow.bytes;
             entry.flow.last_seen = (*old)->flow.last_seen;
@@ -213,70 +218,58 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
         done = datapath_.flow_insert(entry);
     }
     if (!done) {
-        spdlog::debug("insert {}: {}", conn.ct.orig.str(), done.error().why);
+        spdlog::debug("insert {}: {}", conn.orig.str(), done.error().why);
         paths_.release(*path);
         return false;
     }
-    conn.dir[reply].key = plan.key;
-    conn.dir[reply].path = *path;
-    conn.dir[reply].live = false;
+    conn.dir[reply] = {*path, 0};
     return true;
 }
 
-std::uint32_t Connections::full_timeout(const CtEntry &entry, bool from_dump) const
+std::uint32_t Connections::full_timeout(std::uint8_t proto) const
 {
-    // The event of the change that made the entry eligible carries the fresh timeout, whatever rule
-    // gave it; a dump shows what is left of it.
-    if (!from_dump && entry.timeout_s)
-        return *entry.timeout_s;
     const Sysctls &sysctls = kernel_.sysctls();
-    const long configured = entry.orig.proto == IPPROTO_TCP   ? sysctls.tcp_established_s
-                            : entry.orig.proto == IPPROTO_GRE ? sysctls.gre_stream_s
-                                                              : sysctls.udp_stream_s;
+    const long configured = proto == IPPROTO_TCP   ? sysctls.tcp_established_s
+                            : proto == IPPROTO_GRE ? sysctls.gre_stream_s
+                                                   : sysctls.udp_stream_s;
     return static_cast<std::uint32_t>(std::clamp(configured, 1L, 0x7fffffffL));
 }
 
-std::array<ftctl_flow, 2> Connections::erase_flows(Connection &conn)
+std::array<ftctl_flow, 2> Connections::erase_flows(const Connection &conn)
 {
     std::array<ftctl_flow, 2> last{};
-    for (std::size_t i = 0; i < 2; i++) {
-        const auto &dir = conn.dir[i];
-        if (const auto old = datapath_.flow_delete(dir.key); old && *old && (*old)->flow.id == conn.id)
-            last.at(i) = (*old)->flow;
+    for (const bool reply : {false, true})
+        if (const auto old = datapath_.flow_delete(key(conn, reply));
+            old && *old && (*old)->flow.id == conn.id)
+            last.at(reply) = (*old)->flow;
+    for (const auto &dir : conn.dir) // last: keys are made from paths
         paths_.release(dir.path);
-    }
     return last;
 }
 
-void Connections::remove(const Tuple &orig, const char *why)
+void Connections::remove(const Connection &conn, const char *why)
 {
-    const auto it = by_tuple_.find(orig);
-    if (it == by_tuple_.end())
-        return;
-    Connection &conn = *it->second;
     const auto last = erase_flows(conn);
-    const auto counters = [](const ftctl_flow &flow) {
-        return nlohmann::json{{"packets", flow.packets}, {"bytes", flow.bytes}};
-    };
-    publish_({{"event", "removal"},
-              {"id", conn.id},
-              {"tuple", conn.ct.orig.str()},
-              {"cause", why},
-              {"age_s", static_cast<double>(monotonic_ns() - conn.created_ns) / 1e9},
-              {"orig", counters(last[0])},
-              {"reply", counters(last[1])}});
-    by_id_.erase(conn.id);
-    if (const auto reply = by_reply_.find(conn.ct.reply);
-        reply != by_reply_.end() && reply->second == conn.ct.orig)
-        by_reply_.erase(reply);
-    by_tuple_.erase(it);
+    publish([&] {
+        const auto counters = [](const ftctl_flow &flow) {
+            return nlohmann::json{{"packets", flow.packets}, {"bytes", flow.bytes}};
+        };
+        return nlohmann::json{{"event", "removal"},
+                              {"id", conn.id},
+                              {"tuple", conn.orig.str()},
+                              {"cause", why},
+                              {"age_s", static_cast<double>(monotonic_ns() - conn.created_ns) / 1e9},
+                              {"orig", counters(last[0])},
+                              {"reply", counters(last[1])}};
+    });
+    table_.erase(conn);
 }
 
 void Connections::destroyed(const CtEntry &entry)
 {
     refused_.erase(entry.orig);
-    if (const auto it = by_tuple_.find(entry.orig); it != by_tuple_.end() && it->second->ct.id == entry.id)
-        remove(entry.orig, "conntrack");
+    if (const Connection *conn = table_.find(entry.orig); conn && conn->ct_id == entry.id)
+        remove(*conn, "conntrack");
 }
 
 void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
@@ -287,7 +280,9 @@ void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
     }
     const auto it = refused_.find(entry.orig);
     if (it != refused_.end() && it->second.refusal == refusal) {
-        it->second.ct = entry;
+        it->second.reply = entry.reply;
+        it->second.mark = entry.mark;
+        it->second.zone = entry.zone;
         it->second.epoch = epoch_;
         return;
     }
@@ -298,9 +293,11 @@ void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
             waiting_.push_back(entry.orig);
     }
     if (refusal.reason != FTCTL_R_NOT_ASSURED)
-        publish_({{"event", "refusal"},
-                  {"tuple", entry.orig.str()},
-                  {"reason", reason_text(refusal.reason, refusal.detail)}});
+        publish([&] {
+            return nlohmann::json{{"event", "refusal"},
+                                  {"tuple", entry.orig.str()},
+                                  {"reason", reason_text(refusal.reason, refusal.detail)}};
+        });
     if (it == refused_.end()) {
         while (refused_.size() >= kMaxRefused && !refused_order_.empty()) {
             refused_.erase(refused_order_.front());
@@ -310,12 +307,12 @@ void Connections::refuse_connection(const CtEntry &entry, Refusal refusal)
         if (refused_order_.size() > 2 * kMaxRefused) // entries that ended meanwhile
             std::erase_if(refused_order_, [this](const Tuple &t) { return refused_.count(t) == 0; });
     }
-    refused_[entry.orig] = {entry, std::move(refusal), monotonic_ns(), epoch_};
+    refused_[entry.orig] = {entry.reply, entry.mark, epoch_, monotonic_ns(), std::move(refusal), entry.zone};
 }
 
 void Connections::on_event(const ftctl_event &event)
 {
-    Connection *conn = by_id(event.id);
+    Connection *conn = table_.by_id(event.id);
     if (!conn)
         return;
     const bool reply = event.flow_flags & FTCTL_F_REPLY;
@@ -325,15 +322,17 @@ void Connections::on_event(const ftctl_event &event)
         if (const Way *way = paths_.way(conn->dir[reply].path); way && way->pppoe)
             kernel_.pppoe_guess().confirm(way->neigh_dev, *way->pppoe);
         if (!conn->dir[reply].live) {
-            conn->dir[reply].live = true;
-            publish_({{"event", "offload"},
-                      {"id", conn->id},
-                      {"tuple", conn->ct.orig.str()},
-                      {"direction", reply ? "reply" : "orig"}});
+            conn->dir[reply].live = 1;
+            publish([&] {
+                return nlohmann::json{{"event", "offload"},
+                                      {"id", conn->id},
+                                      {"tuple", conn->orig.str()},
+                                      {"direction", reply ? "reply" : "orig"}};
+            });
         }
         break;
     case FTCTL_EV_DIFFERS: {
-        mangled(conn->ct, event.detail);
+        mangled(*conn, event.detail);
         break;
     }
     case FTCTL_EV_CLOSING:
@@ -344,23 +343,23 @@ void Connections::on_event(const ftctl_event &event)
     }
 }
 
-void Connections::mangled(const CtEntry &entry, unsigned detail)
+void Connections::mangled(const Connection &conn, unsigned detail)
 {
-    const CtEntry ct = entry; // the connection is removed below
-    remove(ct.orig, "mangled");
+    const CtEntry ct = conn.entry();
+    remove(conn, "mangled");
     refuse_connection(ct, {FTCTL_R_MANGLED, detail_name(detail)});
     // Two packets alike in ID, length and sequence but not in TOS or TTL can look like one that was
     // changed: such a connection is not refused for ever.
     retry_later(ct.orig, kMangledCooling);
 }
 
-void Connections::closing(Connection &conn, std::uint8_t tcp_flags)
+void Connections::closing(const Connection &conn, std::uint8_t tcp_flags)
 {
     constexpr std::uint8_t kSyn = 0x02, kRst = 0x04;
     constexpr std::uint32_t kCloseTimeout = 10; // nf_conntrack_tcp_timeout_close
-    const Tuple orig = conn.ct.orig;
+    const Tuple orig = conn.orig;
 
-    remove(orig, tcp_flags & kRst ? "rst" : tcp_flags & kSyn ? "syn" : "fin");
+    remove(conn, tcp_flags & kRst ? "rst" : tcp_flags & kSyn ? "syn" : "fin");
     // Conntrack's last seen ACK is old news; without it the packets that end the connection count.
     (void)conntrack_.set_liberal(orig);
     if (tcp_flags & kRst) {

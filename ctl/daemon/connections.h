@@ -7,8 +7,6 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -18,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bpf/datapath.h"
+#include "daemon/connection_table.h"
 #include "daemon/kernel_view.h"
 #include "flow/admission.h"
 #include "flow/path_table.h"
@@ -27,35 +26,23 @@
 
 namespace ftctl {
 
-struct Connection {
-    struct Direction {
-        ftctl_tuple key{};
-        std::uint32_t path = 0;
-        bool live = false; ///< as last announced
-    };
-    std::uint32_t id = 0;
-    CtEntry ct;
-    Direction dir[2]; ///< original, reply
-    std::uint64_t created_ns = 0;
-    std::uint32_t timeout_s = 0;   ///< the slow path's full timeout
-    std::uint32_t corrected = 0;   ///< ticks of the packet the timeout was last corrected for
-    std::uint32_t last_seen = 0;   ///< ticks; from the last walk, 0: nothing carried yet
-    std::uint32_t last_kernel = 0; ///< ticks; last packet known to have gone through conntrack
-    std::uint32_t ask_after = 0;   ///< ticks; 0, or when conntrack's answer would have expired
-    std::uint32_t epoch = 0;       ///< of the last dump that had it
-    bool from_dump = false;        ///< conntrack may not announce its end
-};
-
 struct RefusedConnection {
-    CtEntry ct;
-    Refusal refusal;
+    Tuple reply;
+    std::uint32_t mark = 0;
+    std::uint32_t epoch = 0; ///< of the last dump that had it
     std::uint64_t since_ns = 0;
-    std::uint32_t epoch = 0;
+    Refusal refusal;
+    std::uint16_t zone = 0;
 };
 
 class Connections {
   public:
-    using Publish = std::function<void(nlohmann::json)>;
+    using Refused = std::unordered_map<Tuple, RefusedConnection, TupleHash>;
+    /// Who is told of what happens. Nothing is put into words while nobody listens.
+    struct Audience {
+        std::function<bool()> listens;
+        std::function<void(const nlohmann::json &)> publish;
+    };
 
     struct Settings {
         MarkRule mark;
@@ -66,7 +53,7 @@ class Connections {
     };
 
     Connections(Datapath &datapath, KernelView &kernel, CtControl &conntrack, Settings settings,
-                Publish publish);
+                Audience audience);
 
     /// Looks at an entry that an event or a dump brought, and does what follows.
     void consider(CtEntry entry, bool from_dump);
@@ -100,15 +87,13 @@ class Connections {
     /// Returns how many.
     std::size_t remove_if(const std::function<bool(const Connection &)> &which, const char *why);
 
-    [[nodiscard]] const std::unordered_map<Tuple, std::unique_ptr<Connection>, TupleHash> &all() const
-    {
-        return by_tuple_;
-    }
-    [[nodiscard]] const std::unordered_map<Tuple, RefusedConnection, TupleHash> &refused() const
-    {
-        return refused_;
-    }
+    [[nodiscard]] const ConnectionTable &all() const { return table_; }
+    [[nodiscard]] const Refused &refused() const { return refused_; }
     [[nodiscard]] const Connection *find(const Tuple &tuple) const; ///< of either direction
+    /// How the packets of a direction arrive: the key of its flow.
+    [[nodiscard]] ftctl_tuple key(const Connection &conn, bool reply) const;
+    /// Connections of which a direction carries packets now; reads the flow maps.
+    [[nodiscard]] std::size_t count_live() const;
     [[nodiscard]] const std::map<ftctl_reason, std::uint64_t> &refusal_counts() const
     {
         return refusal_counts_;
@@ -119,40 +104,48 @@ class Connections {
     void admit(const CtEntry &entry, bool from_dump);
     Decision<Ways> ways_for(const CtEntry &entry);
     /// Asks for its ways again; false: it was removed.
-    bool follow(const Tuple &orig);
+    bool follow(Connection &conn);
     bool insert(Connection &conn, const Ways &ways, const std::array<ftctl_flow, 2> &carry);
     bool insert_direction(Connection &conn, const Ways &ways, bool reply, const ftctl_flow &carry);
-    std::array<ftctl_flow, 2> erase_flows(Connection &conn);
-    void remove(const Tuple &orig, const char *why);
+    std::array<ftctl_flow, 2> erase_flows(const Connection &conn);
+    void remove(const Connection &conn, const char *why);
+    /// The entry in a flow map is this connection's.
+    [[nodiscard]] bool owns(const Connection &conn, const FlowEntry &entry) const;
+    [[nodiscard]] std::vector<std::uint32_t>
+    ids_of(const std::function<bool(const Connection &)> &which) const;
     void refuse_connection(const CtEntry &entry, Refusal refusal);
-    void closing(Connection &conn, std::uint8_t tcp_flags);
-    void mangled(const CtEntry &entry, unsigned detail);
+    void closing(const Connection &conn, std::uint8_t tcp_flags);
+    void mangled(const Connection &conn, unsigned detail);
     void retry_later(const Tuple &orig, std::uint64_t delay_ns);
     void write_path(std::uint32_t index);
     void watch();
-    [[nodiscard]] std::uint32_t full_timeout(const CtEntry &entry, bool from_dump) const;
+    /// The slow path's timeout for connections of this protocol.
+    [[nodiscard]] std::uint32_t full_timeout(std::uint8_t proto) const;
+    template <typename Make>
+    void publish(const Make &make)
+    {
+        if (audience_.listens())
+            audience_.publish(make());
+    }
     /// False: conntrack does not have it any more.
     bool age(Connection &conn, std::uint64_t now_ns);
-    Connection *by_id(std::uint32_t id);
 
     Datapath &datapath_;
     KernelView &kernel_;
     CtControl &conntrack_;
     Settings settings_;
-    Publish publish_;
+    Audience audience_;
     PathTable paths_{FTCTL_MAX_PATHS};
     XfrmPolicies xfrm_;
 
-    std::unordered_map<Tuple, std::unique_ptr<Connection>, TupleHash> by_tuple_;
-    std::unordered_map<Tuple, Tuple, TupleHash> by_reply_; ///< reply tuple -> original tuple
-    std::unordered_map<std::uint32_t, Connection *> by_id_;
-    std::unordered_map<Tuple, RefusedConnection, TupleHash> refused_;
+    ConnectionTable table_;
+    Refused refused_;
     std::deque<Tuple> refused_order_;
     std::deque<Tuple> waiting_; ///< refused because the table was full
     std::multimap<std::uint64_t, Tuple> retries_;
-    std::deque<Tuple> verify_; ///< from a dump: conntrack may not announce their end
+    std::deque<std::uint32_t> verify_; ///< ids, from a dump: conntrack may not announce their end
     std::map<ftctl_reason, std::uint64_t> refusal_counts_;
-    std::map<std::uint32_t, std::uint64_t> flipped_ns_; ///< when a path was last rewritten
+    std::unordered_map<std::uint32_t, std::uint64_t> flipped_ns_; ///< when a path was last rewritten
     std::uint64_t insert_full_ = 0;
     std::uint32_t next_id_ = 1;
     std::uint32_t epoch_ = 0;

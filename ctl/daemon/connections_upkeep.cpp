@@ -38,12 +38,7 @@ Status Connections::resync(const std::function<void()> &beat)
     });
     if (!done)
         return done;
-    std::vector<Tuple> gone;
-    for (const auto &[orig, conn] : by_tuple_)
-        if (conn->epoch != epoch_)
-            gone.push_back(orig);
-    for (const Tuple &orig : gone)
-        remove(orig, "conntrack");
+    (void)remove_if([this](const Connection &conn) { return conn.epoch != epoch_; }, "conntrack");
     std::erase_if(refused_, [this](const auto &item) { return item.second.epoch != epoch_; });
     return {};
 }
@@ -51,25 +46,31 @@ Status Connections::resync(const std::function<void()> &beat)
 void Connections::resolve_again(const std::function<bool(const Connection &)> &which,
                                 const std::function<void()> &beat)
 {
-    std::vector<Tuple> affected;
-    for (const auto &[orig, conn] : by_tuple_)
-        if (which(*conn))
-            affected.push_back(orig);
     std::size_t n = 0;
-    for (const Tuple &orig : affected) {
+    for (const std::uint32_t id : ids_of(which)) {
         if (++n % kBeatEvery == 0)
             beat();
-        (void)follow(orig);
+        if (Connection *conn = table_.by_id(id))
+            (void)follow(*conn);
     }
 }
 
-bool Connections::follow(const Tuple &orig)
+std::vector<std::uint32_t> Connections::ids_of(const std::function<bool(const Connection &)> &which) const
 {
-    Connection &conn = *by_tuple_.at(orig);
-    auto ways = ways_for(conn.ct);
+    std::vector<std::uint32_t> ids;
+    table_.each([&](const Connection &conn) {
+        if (which(conn))
+            ids.push_back(conn.id);
+    });
+    return ids;
+}
+
+bool Connections::follow(Connection &conn)
+{
+    const CtEntry ct = conn.entry();
+    auto ways = ways_for(ct);
     if (!ways) {
-        const CtEntry ct = conn.ct;
-        remove(ct.orig, reason_name(ways.error().reason));
+        remove(conn, reason_name(ways.error().reason));
         refuse_connection(ct, ways.error());
         return false;
     }
@@ -78,10 +79,7 @@ bool Connections::follow(const Tuple &orig)
     if (there && back && *there == ways->orig && *back == ways->reply)
         return true;
     if (!insert(conn, *ways, erase_flows(conn))) {
-        const CtEntry ct = conn.ct;
-        by_id_.erase(conn.id);
-        by_reply_.erase(ct.reply);
-        by_tuple_.erase(ct.orig);
+        table_.erase(conn);
         refuse_connection(ct, {FTCTL_R_TABLE_FULL, {}});
         return false;
     }
@@ -100,6 +98,7 @@ void Connections::write_path(std::uint32_t index)
     const Way *way = paths_.way(index);
     if (!way)
         return;
+    paths_.written(index) = kernel_.version();
     const Link *device = kernel_.link(way->oif);
     const Link *source = kernel_.link(way->smac_dev);
     const Neigh *neigh = kernel_.neighbour(way->neigh_dev, way->next_hop);
@@ -140,7 +139,7 @@ std::size_t Connections::walk(const std::function<void()> &beat)
 {
     const std::uint64_t now = monotonic_ns();
     struct Mangled {
-        Tuple orig;
+        std::uint32_t id;
         unsigned detail;
     };
     std::vector<Mangled> differing;
@@ -152,9 +151,8 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         if (++n % kBeatEvery == 0)
             beat();
         const ftctl_flow &flow = entry.flow;
-        Connection *conn = by_id(flow.id);
-        const bool reply = flow.flags & FTCTL_F_REPLY;
-        if (!conn || std::memcmp(&conn->dir[reply].key, &entry.key, sizeof(entry.key)) != 0) {
+        Connection *conn = table_.by_id(flow.id);
+        if (!conn || !owns(*conn, entry)) {
             strays.push_back(entry.key);
             return true;
         }
@@ -164,31 +162,56 @@ std::size_t Connections::walk(const std::function<void()> &beat)
         conn->last_seen = later(conn->last_seen, flow.last_seen);
         conn->last_kernel = later(conn->last_kernel, flow.last_trickle);
         if (flow.state == FTCTL_FLOW_DIFFERS)
-            differing.push_back({conn->ct.orig, flow.detail});
+            differing.push_back({flow.id, flow.detail});
         else if (flow.state == FTCTL_FLOW_CLOSING)
             closing_ids.push_back(flow.id);
         return true;
     });
 
-    for (const ftctl_tuple &key : strays)
-        (void)datapath_.flow_delete(key);
+    for (const ftctl_tuple &stray : strays) {
+        const auto entry = datapath_.flow_lookup(stray); // events were followed meanwhile
+        const Connection *conn = entry && *entry ? table_.by_id((*entry)->flow.id) : nullptr;
+        if (!conn || !owns(*conn, **entry))
+            (void)datapath_.flow_delete(stray);
+    }
     for (const Mangled &m : differing)
-        if (const auto it = by_tuple_.find(m.orig); it != by_tuple_.end())
-            mangled(it->second->ct, m.detail);
+        if (const Connection *conn = table_.by_id(m.id))
+            mangled(*conn, m.detail);
     for (const std::uint32_t id : closing_ids)
-        if (Connection *conn = by_id(id))
+        if (const Connection *conn = table_.by_id(id))
             closing(*conn, 0);
     std::size_t aged = 0;
-    std::vector<Tuple> expired;
-    for (const auto &[orig, conn] : by_tuple_) {
+    for (std::uint32_t number = 0; number < table_.end(); number++) {
         if (++aged % kBeatEvery == 0)
             beat();
-        if (!age(*conn, now))
-            expired.push_back(orig);
+        if (Connection *conn = table_.at(number); conn && !age(*conn, now))
+            remove(*conn, "expired");
     }
-    for (const Tuple &orig : expired)
-        remove(orig, "expired");
     return n;
+}
+
+bool Connections::owns(const Connection &conn, const FlowEntry &entry) const
+{
+    const ftctl_tuple own = key(conn, entry.flow.flags & FTCTL_F_REPLY);
+    return std::memcmp(&own, &entry.key, sizeof(own)) == 0;
+}
+
+std::size_t Connections::count_live() const
+{
+    const std::uint32_t gen = datapath_.config().gen;
+    std::vector<bool> live(table_.end());
+    std::size_t count = 0;
+    (void)datapath_.flow_each([&](const FlowEntry &entry) {
+        if (entry.flow.state != FTCTL_FLOW_LIVE || entry.flow.gen != gen)
+            return true;
+        const std::uint32_t number = table_.number_of_id(entry.flow.id);
+        if (number < live.size() && !live[number]) {
+            live[number] = true;
+            count++;
+        }
+        return true;
+    });
+    return count;
 }
 
 bool Connections::age(Connection &conn, std::uint64_t now_ns)
@@ -204,7 +227,7 @@ bool Connections::age(Connection &conn, std::uint64_t now_ns)
     // Conntrack drops an expired entry, and says so, only when something looks at it or its garbage
     // collector comes by, which may take a minute. Until then its flow must not carry packets.
     if (silent_s >= conn.timeout_s && (conn.ask_after == 0 || tick_seconds(now, conn.ask_after) >= 0)) {
-        const auto entry = conntrack_.get(conn.ct.orig);
+        const auto entry = conntrack_.get(conn.orig);
         if (!entry && entry.error().err == ENOENT)
             return false;
         const std::uint32_t left_s = entry && entry->timeout_s ? *entry->timeout_s : 1;
@@ -216,15 +239,15 @@ bool Connections::age(Connection &conn, std::uint64_t now_ns)
     if (!carried || conn.corrected == conn.last_seen || facts.idle_s < settled ||
         facts.kernel_idle_s < facts.idle_s + 1.0)
         return true;
-    const auto entry = conntrack_.get(conn.ct.orig);
+    const auto entry = conntrack_.get(conn.orig);
     if (!entry && entry.error().err == ENOENT)
         return false;
     conn.corrected = conn.last_seen;
-    if (!entry || !entry->timeout_s || entry->id != conn.ct.id)
+    if (!entry || !entry->timeout_s || entry->id != conn.ct_id)
         return true;
     facts.remaining_s = *entry->timeout_s;
     if (const auto seconds = corrected_timeout(facts))
-        (void)conntrack_.set_timeout(conn.ct.orig, *seconds);
+        (void)conntrack_.set_timeout(conn.orig, *seconds);
     return true;
 }
 
@@ -242,7 +265,7 @@ void Connections::every_second()
         retries_.erase(retries_.begin());
         again(orig);
     }
-    while (!waiting_.empty() && by_tuple_.size() < datapath_.max_flows()) {
+    while (!waiting_.empty() && table_.size() < datapath_.max_flows()) {
         const Tuple orig = waiting_.front();
         waiting_.pop_front();
         again(orig);
@@ -253,18 +276,19 @@ void Connections::every_second()
         }
     }
     for (std::size_t i = std::min(verify_.size(), kVerifyPerSecond); i > 0; i--) {
-        const Tuple orig = verify_.front();
+        const std::uint32_t id = verify_.front();
         verify_.pop_front();
-        const auto it = by_tuple_.find(orig);
-        if (it == by_tuple_.end() || !it->second->from_dump)
+        const Connection *conn = table_.by_id(id);
+        if (!conn || !conn->from_dump)
             continue;
-        const auto entry = conntrack_.get(orig);
+        const auto entry = conntrack_.get(conn->orig);
         if (!entry && entry.error().err == ENOENT) {
-            remove(orig, "conntrack");
+            remove(*conn, "conntrack");
         } else {
             if (entry)
                 consider(*entry, true);
-            verify_.push_back(orig);
+            if (table_.by_id(id))
+                verify_.push_back(id);
         }
     }
 }
@@ -272,20 +296,24 @@ void Connections::every_second()
 std::set<std::uint32_t> Connections::unseen_pppoe() const
 {
     std::set<std::uint32_t> found;
-    for (const auto &[orig, conn] : by_tuple_)
-        for (const auto &dir : conn->dir)
+    table_.each([&](const Connection &conn) {
+        for (const auto &dir : conn.dir)
             if (const Way *way = paths_.way(dir.path); way && way->pppoe && !dir.live)
                 found.insert(way->neigh_dev);
+    });
     return found;
 }
 
 void Connections::adjust_trickle()
 {
-    for (const auto &[orig, conn] : by_tuple_) {
-        conn->timeout_s = full_timeout(conn->ct, true);
-        for (const auto &dir : conn->dir) {
+    for (std::uint32_t number = 0; number < table_.end(); number++) {
+        Connection *conn = table_.at(number);
+        if (!conn)
+            continue;
+        conn->timeout_s = full_timeout(conn->orig.proto);
+        for (const bool reply : {false, true}) {
             ftctl_flow_edit edit{};
-            edit.key = dir.key;
+            edit.key = key(*conn, reply);
             edit.what = FTCTL_EDIT_TRICKLE;
             edit.trickle_s = trickle_seconds(settings_.trickle_s, conn->timeout_s);
             (void)datapath_.flow_edit(edit);
@@ -295,13 +323,11 @@ void Connections::adjust_trickle()
 
 std::size_t Connections::remove_if(const std::function<bool(const Connection &)> &which, const char *why)
 {
-    std::vector<Tuple> found;
-    for (const auto &[orig, conn] : by_tuple_)
-        if (which(*conn))
-            found.push_back(orig);
-    for (const Tuple &orig : found)
-        remove(orig, why);
-    return found.size();
+    const std::vector<std::uint32_t> ids = ids_of(which);
+    for (const std::uint32_t id : ids)
+        if (const Connection *conn = table_.by_id(id))
+            remove(*conn, why);
+    return ids.size();
 }
 
 } // namespace ftctl

@@ -96,9 +96,10 @@ Status Engine::open()
     settings.allowed = [this](const Tuple &orig, const std::string &iif) {
         return policy_allows(config_, orig, iif);
     };
-    connections_ =
-        std::make_unique<Connections>(*datapath_, *kernel_, *ct_control_, std::move(settings),
-                                      [this](const nlohmann::json &event) { server_->publish(event); });
+    connections_ = std::make_unique<Connections>(
+        *datapath_, *kernel_, *ct_control_, std::move(settings),
+        Connections::Audience{[this] { return server_->monitors() > 0; },
+                              [this](const nlohmann::json &event) { server_->publish(event); }});
     if (auto policies = xfrm_->policies())
         connections_->set_xfrm(std::move(*policies));
     else

@@ -92,7 +92,8 @@ class Engine {
     FlowJsonContext json_context() const;
     nlohmann::json connection_json(const Connection &conn, const FlowEntry *orig, const FlowEntry *reply,
                                    const FlowJsonContext &context) const;
-    static nlohmann::json refused_connection_json(const RefusedConnection &refused, std::uint64_t now_ns);
+    static nlohmann::json refused_connection_json(const Tuple &orig, const RefusedConnection &refused,
+                                                  std::uint64_t now_ns);
     /// Calls the handler for each connection's element that fulfils the filter.
     Status each_flow(const FlowFilter &filter,
                      const std::function<void(const Connection *, nlohmann::json)> &handler) const;

@@ -214,7 +214,7 @@ void Engine::settle_routes()
             const auto touches = [&](const IpAddr &addr) {
                 return addr.family == route.family && route.dst.contains(addr);
             };
-            if (touches(conn.ct.orig.src) || touches(conn.ct.reply.src))
+            if (touches(conn.orig.src) || touches(conn.reply.src))
                 return true;
             for (const auto &dir : conn.dir) {
                 const Way *way = connections_->paths().way(dir.path);

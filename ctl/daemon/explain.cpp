@@ -108,15 +108,15 @@ Reply Engine::cmd_explain(const json &request)
     // What the daemon knows of the connection.
     const Connection *conn = connections_->find(tuple);
     json connection = nullptr;
-    const Connection::Direction *dir = nullptr;
+    std::optional<ftctl_tuple> key; // of the flow
     bool back = false;
     bool upper = false;
     if (conn) {
-        back = conn->ct.orig != tuple;
-        dir = &conn->dir[back];
+        back = conn->orig != tuple;
+        key = connections_->key(*conn, back);
         std::array<std::optional<FlowEntry>, 2> entries;
         for (std::size_t i = 0; i < 2; i++)
-            if (const auto flow = datapath_->flow_lookup(conn->dir[i].key); flow && *flow)
+            if (const auto flow = datapath_->flow_lookup(connections_->key(*conn, i == 1)); flow && *flow)
                 entries.at(i) = **flow;
         upper = entries.at(back) && (entries.at(back)->flow.flags & FTCTL_F_UPPER);
         connection = connection_json(*conn, entries[0] ? &*entries[0] : nullptr,
@@ -127,9 +127,9 @@ Reply Engine::cmd_explain(const json &request)
         auto refused = connections_->refused().find(tuple);
         if (refused == connections_->refused().end())
             refused = std::find_if(connections_->refused().begin(), connections_->refused().end(),
-                                   [&](const auto &item) { return item.second.ct.reply == tuple; });
+                                   [&](const auto &item) { return item.second.reply == tuple; });
         if (refused != connections_->refused().end()) {
-            connection = refused_connection_json(refused->second, context.now_ns);
+            connection = refused_connection_json(refused->first, refused->second, context.now_ns);
             const Refusal &why = refused->second.refusal;
             text.push_back(
                 fmt::format("refused: {}: {}", reason_text(why.reason, why.detail), reason_help(why.reason)));
@@ -139,10 +139,7 @@ Reply Engine::cmd_explain(const json &request)
     }
 
     // The device it would come in by, and what is around it there.
-    std::optional<ftctl_tuple> key;
-    if (dir)
-        key = dir->key;
-    std::uint32_t ifindex = dir ? ftctl_iif(&dir->key) : 0;
+    std::uint32_t ifindex = key ? ftctl_iif(&*key) : 0;
     if (!question->dev.empty()) {
         const Link *link = kernel_->link_by_name(question->dev);
         if (!link) {

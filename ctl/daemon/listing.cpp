@@ -58,8 +58,7 @@ json Engine::connection_json(const Connection &conn, const FlowEntry *orig, cons
                              const FlowJsonContext &context) const
 {
     FlowExtras extras;
-    extras.mark = conn.ct.mark;
-    extras.zone = conn.ct.zone;
+    extras.mark = conn.mark;
     extras.age_s = static_cast<double>(context.now_ns - conn.created_ns) / 1e9;
     if (const Way *way = connections_->paths().way(conn.dir[0].path))
         extras.orig_next_hop = way->next_hop;
@@ -68,14 +67,15 @@ json Engine::connection_json(const Connection &conn, const FlowEntry *orig, cons
     return flow_json(orig, reply, context, extras);
 }
 
-json Engine::refused_connection_json(const RefusedConnection &refused, std::uint64_t now_ns)
+json Engine::refused_connection_json(const Tuple &orig, const RefusedConnection &refused,
+                                     std::uint64_t now_ns)
 {
     FlowExtras extras;
-    extras.mark = refused.ct.mark;
-    extras.zone = refused.ct.zone;
+    extras.mark = refused.mark;
+    extras.zone = refused.zone;
     extras.age_s = static_cast<double>(now_ns - refused.since_ns) / 1e9;
     extras.reason = reason_text(refused.refusal.reason, refused.refusal.detail);
-    return refused_json(0, refused.ct.orig, refused.ct.reply, extras); // no flow, no number
+    return refused_json(0, orig, refused.reply, extras); // no flow, no number
 }
 
 Status Engine::each_flow(const FlowFilter &filter,
@@ -84,7 +84,7 @@ Status Engine::each_flow(const FlowFilter &filter,
     const FlowJsonContext context = json_context();
     if (filter.state == "refused") {
         for (const auto &[orig, refused] : connections_->refused()) {
-            json flow = refused_connection_json(refused, context.now_ns);
+            json flow = refused_connection_json(orig, refused, context.now_ns);
             if (filter_matches(flow, filter))
                 handler(nullptr, std::move(flow));
         }
@@ -97,30 +97,22 @@ Status Engine::each_flow(const FlowFilter &filter,
     });
     if (!done)
         return done;
-    for (const auto &[orig, conn] : connections_->all()) {
-        const auto it = pairs.find(conn->id);
+    connections_->all().each([&](const Connection &conn) {
+        const auto it = pairs.find(conn.id);
         if (it == pairs.end())
-            continue;
-        json flow = connection_json(*conn, pointer(it->second[0]), pointer(it->second[1]), context);
+            return;
+        json flow = connection_json(conn, pointer(it->second[0]), pointer(it->second[1]), context);
         if (filter_matches(flow, filter))
-            handler(conn.get(), std::move(flow));
-    }
+            handler(&conn, std::move(flow));
+    });
     return {};
 }
 
 json Engine::flow_counts() const
 {
-    const std::uint32_t gen = datapath_->config().gen;
-    std::unordered_map<std::uint32_t, bool> live; // of either direction
-    (void)datapath_->flow_each([&](const FlowEntry &entry) {
-        live[entry.flow.id] |= entry.flow.state == FTCTL_FLOW_LIVE && entry.flow.gen == gen;
-        return true;
-    });
-    std::uint64_t n = 0;
-    for (const auto &[id, is_live] : live)
-        n += is_live;
-    return {{"live", n},
-            {"pending", live.size() - n},
+    const std::size_t live = connections_->count_live();
+    return {{"live", live},
+            {"pending", connections_->all().size() - live},
             {"max", datapath_->max_flows()},
             {"insert_full", connections_->insert_full()}};
 }

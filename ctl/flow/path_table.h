@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "flow/ways.h"
@@ -23,6 +23,8 @@ class PathTable {
     void release(std::uint32_t index);
 
     [[nodiscard]] const Way *way(std::uint32_t index) const;
+    /// What the path's user notes of it; 0 when the index is handed out anew.
+    [[nodiscard]] std::uint64_t &written(std::uint32_t index) { return entries_.at(index).written; }
     [[nodiscard]] std::size_t used() const { return by_way_.size(); }
     /// Indexes whose way uses this device, or goes to this neighbour of that device.
     [[nodiscard]] std::vector<std::uint32_t> by_device(std::uint32_t ifindex) const;
@@ -39,12 +41,16 @@ class PathTable {
     struct Entry {
         Way way;
         std::uint32_t users = 0;
+        std::uint64_t written = 0;
     };
     std::uint32_t size_;
     std::uint32_t fresh_ = 1; // 0 stays unused: a flow of zeros points nowhere
     std::deque<std::uint32_t> free_;
-    std::map<std::uint32_t, Entry> entries_;
-    std::map<Way, std::uint32_t> by_way_;
+    struct Hash {
+        std::size_t operator()(const Way &way) const;
+    };
+    std::vector<Entry> entries_; ///< by index; without users: free
+    std::unordered_map<Way, std::uint32_t, Hash> by_way_;
 };
 
 } // namespace ftctl

@@ -131,6 +131,29 @@ void plan_priorities(ftctl_path_body &body, const Way &way, bool by_tos)
 
 } // namespace
 
+ftctl_tuple flow_key(const Tuple &in, const Way &way_in)
+{
+    ftctl_tuple key{};
+    key.family = abi_family(in.src.family);
+    key.src = to_abi(in.src);
+    key.dst = to_abi(in.dst);
+    key.sport = htons(in.sport);
+    key.dport = htons(in.dport);
+    key.iif_proto = ftctl_iif_proto(way_in.oif, in.proto);
+    if (way_in.tunnel) {
+        key.tunnel = outside(*way_in.tunnel);
+        key.outer_src = to_abi(way_in.tunnel->remote);
+        key.outer_dst = to_abi(way_in.tunnel->local);
+    }
+    for (std::size_t i = 0; i < way_in.tags.size() && i < std::size(key.vlan); i++)
+        key.vlan[i] = {htons(way_in.tags[i].proto), htons(way_in.tags[i].vid)};
+    if (way_in.pppoe) {
+        key.pppoe = htons(way_in.pppoe->id);
+        std::copy(way_in.pppoe->peer.bytes.begin(), way_in.pppoe->peer.bytes.end(), key.peer);
+    }
+    return key;
+}
+
 FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
 {
     // As received: this direction's own tuple. As sent: the other direction's tuple, reversed.
@@ -139,23 +162,7 @@ FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply)
     const Way &way_in = reply ? ways.orig : ways.reply;
 
     FlowPlan plan;
-    plan.key.family = abi_family(in.src.family);
-    plan.key.src = to_abi(in.src);
-    plan.key.dst = to_abi(in.dst);
-    plan.key.sport = htons(in.sport);
-    plan.key.dport = htons(in.dport);
-    plan.key.iif_proto = ftctl_iif_proto(way_in.oif, in.proto);
-    if (way_in.tunnel) {
-        plan.key.tunnel = outside(*way_in.tunnel);
-        plan.key.outer_src = to_abi(way_in.tunnel->remote);
-        plan.key.outer_dst = to_abi(way_in.tunnel->local);
-    }
-    for (std::size_t i = 0; i < way_in.tags.size() && i < std::size(plan.key.vlan); i++)
-        plan.key.vlan[i] = {htons(way_in.tags[i].proto), htons(way_in.tags[i].vid)};
-    if (way_in.pppoe) {
-        plan.key.pppoe = htons(way_in.pppoe->id);
-        std::copy(way_in.pppoe->peer.bytes.begin(), way_in.pppoe->peer.bytes.end(), plan.key.peer);
-    }
+    plan.key = flow_key(in, way_in);
     plan.upper = way_in.upper_mac;
     plan.new_src = to_abi(out.src);
     plan.new_dst = to_abi(out.dst);

@@ -23,6 +23,9 @@ struct FlowPlan {
     bool upper = false; ///< FTCTL_F_UPPER
 };
 
+/// How packets of this tuple arrive when they come in by the way that others leave by.
+ftctl_tuple flow_key(const Tuple &in, const Way &way_in);
+
 /// The direction `reply` of the connection: packets come in by the other direction's way.
 FlowPlan plan_flow(const CtEntry &entry, const Ways &ways, bool reply);
 

@@ -2,6 +2,8 @@
 #include "util/addr.h"
 
 #include <charconv>
+#include <random>
+
 #include <netinet/in.h>
 
 #include <fmt/format.h>
@@ -138,22 +140,39 @@ std::optional<std::uint8_t> parse_proto(std::string_view text)
     return n;
 }
 
+namespace {
+
+/// Both halves of the product of 64-bit numbers, folded.
+std::uint64_t fold(std::uint64_t a, std::uint64_t b)
+{
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = static_cast<Wide>(a) * b;
+    return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+std::array<std::uint64_t, 5> hash_key()
+{
+    std::random_device random;
+    std::uniform_int_distribution<std::uint64_t> any;
+    return {any(random), any(random), any(random), any(random), any(random)};
+}
+
+} // namespace
+
 std::size_t TupleHash::operator()(const Tuple &t) const
 {
-    // FNV-1a over the bytes that count; conntrack tuples spread well enough for it.
-    std::uint64_t h = 0xcbf29ce484222325ULL;
-    const auto mix = [&h](const void *p, std::size_t n) {
-        for (std::size_t i = 0; i < n; i++) {
-            h ^= static_cast<const std::uint8_t *>(p)[i];
-            h *= 0x100000001b3ULL;
-        }
+    static const std::array<std::uint64_t, 5> key = hash_key();
+    const auto word = [](const IpAddr &a, std::size_t at) {
+        std::uint64_t w = 0;
+        std::memcpy(&w, a.bytes.data() + at, sizeof(w));
+        return w;
     };
-    mix(t.src.bytes.data(), t.src.size());
-    mix(t.dst.bytes.data(), t.dst.size());
-    mix(&t.sport, 2);
-    mix(&t.dport, 2);
-    mix(&t.proto, 1);
-    return static_cast<std::size_t>(h);
+    const std::uint64_t ports =
+        static_cast<std::uint64_t>(t.sport) << 32 | static_cast<std::uint64_t>(t.dport) << 16 | t.proto;
+    std::uint64_t h = fold(word(t.src, 0) ^ key[0], word(t.dst, 0) ^ key[1]);
+    if (t.src.family == AF_INET6)
+        h = fold(word(t.src, 8) ^ key[2], word(t.dst, 8) ^ key[3] ^ h);
+    return static_cast<std::size_t>(fold(h ^ key[4], ports ^ key[0]));
 }
 
 } // namespace ftctl

@@ -83,6 +83,7 @@ struct Tuple {
 std::string proto_name(std::uint8_t proto);
 std::optional<std::uint8_t> parse_proto(std::string_view text);
 
+/// Keyed with a random number: strangers choose the tuples.
 struct TupleHash {
     std::size_t operator()(const Tuple &t) const;
 };
