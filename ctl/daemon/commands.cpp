@@ -192,7 +192,7 @@ Reply Engine::cmd_detach(const json &request)
     return reply;
 }
 
-Reply Engine::cmd_status() const
+Reply Engine::cmd_status()
 {
     const std::uint64_t now = monotonic_ns();
     json devices = json::array();

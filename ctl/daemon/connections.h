@@ -92,8 +92,9 @@ class Connections {
     [[nodiscard]] const Connection *find(const Tuple &tuple) const; ///< of either direction
     /// How the packets of a direction arrive: the key of its flow.
     [[nodiscard]] ftctl_tuple key(const Connection &conn, bool reply) const;
-    /// Connections of which a direction carries packets now; reads the flow maps.
-    [[nodiscard]] std::size_t count_live() const;
+    /// Connections of which a direction carries packets. Counted anew when that is at least twenty times
+    /// as long ago as it takes: with a million connections the number may be some seconds old.
+    [[nodiscard]] std::size_t count_live();
     [[nodiscard]] const std::map<ftctl_reason, std::uint64_t> &refusal_counts() const
     {
         return refusal_counts_;
@@ -146,6 +147,8 @@ class Connections {
     std::deque<std::uint32_t> verify_; ///< ids, from a dump: conntrack may not announce their end
     std::map<ftctl_reason, std::uint64_t> refusal_counts_;
     std::unordered_map<std::uint32_t, std::uint64_t> flipped_ns_; ///< when a path was last rewritten
+    std::size_t live_ = 0;                                        ///< as last counted
+    std::uint64_t next_count_ns_ = 0;                             ///< until then, that number is good enough
     std::uint64_t insert_full_ = 0;
     std::uint32_t next_id_ = 1;
     std::uint32_t epoch_ = 0;

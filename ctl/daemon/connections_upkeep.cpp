@@ -196,22 +196,26 @@ bool Connections::owns(const Connection &conn, const FlowEntry &entry) const
     return std::memcmp(&own, &entry.key, sizeof(own)) == 0;
 }
 
-std::size_t Connections::count_live() const
+std::size_t Connections::count_live()
 {
+    const std::uint64_t now = monotonic_ns();
+    if (now < next_count_ns_)
+        return std::min(live_, table_.size());
     const std::uint32_t gen = datapath_.config().gen;
     std::vector<bool> live(table_.end());
-    std::size_t count = 0;
+    live_ = 0;
     (void)datapath_.flow_each([&](const FlowEntry &entry) {
         if (entry.flow.state != FTCTL_FLOW_LIVE || entry.flow.gen != gen)
             return true;
         const std::uint32_t number = table_.number_of_id(entry.flow.id);
         if (number < live.size() && !live[number]) {
             live[number] = true;
-            count++;
+            live_++;
         }
         return true;
     });
-    return count;
+    next_count_ns_ = now + 20 * (monotonic_ns() - now);
+    return live_;
 }
 
 bool Connections::age(Connection &conn, std::uint64_t now_ns)

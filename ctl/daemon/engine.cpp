@@ -188,6 +188,13 @@ void Engine::beat()
         __atomic_store_n(&datapath_->config().heartbeat_ns, monotonic_ns(), __ATOMIC_RELEASE);
 }
 
+void Engine::beat_and_listen()
+{
+    beat();
+    if (!lost_events_)
+        on_conntrack();
+}
+
 void Engine::tick()
 {
     std::uint64_t expirations = 0;
@@ -204,7 +211,7 @@ void Engine::tick()
         every_second();
     }
     if (now >= next_walk_ns_ && !devices_->none_attached()) {
-        (void)connections_->walk([this] { beat(); });
+        (void)connections_->walk([this] { beat_and_listen(); });
         // the walk may cost a twentieth of the time, and not less than a second lies between two
         next_walk_ns_ = now + std::max<std::uint64_t>(FTCTL_NSEC_PER_SEC, 20 * (monotonic_ns() - now));
     }

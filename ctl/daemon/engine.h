@@ -45,6 +45,8 @@ class Engine {
     Status open();
     Status restore();
     void beat();
+    /// In long loops that conntrack's events may come between: they must not pile up.
+    void beat_and_listen();
     void tick();
     void every_second();
     void poll_underlays();
@@ -54,23 +56,27 @@ class Engine {
     Status save();
 
     /* engine_events.cpp: what changed, gathered and followed at most every few milliseconds */
-    void on_conntrack();
     void on_route_events();
     void on_xfrm();
     void on_nft();
     void settle();
     void settle_routes();
     void follow_devices();
-    void resync_now();
     void new_generation();
     void resolve_all();
+
+    /* engine_conntrack.cpp */
+    void on_conntrack();
+    void on_conntrack(CtEventType type, const CtEntry &entry);
+    void hold_events();
+    void resync_now();
     Status ensure_tracking(bool wanted, std::vector<std::string> *notes);
 
     /* commands.cpp */
     Reply command(const nlohmann::json &request);
     Reply cmd_attach(const nlohmann::json &request);
     Reply cmd_detach(const nlohmann::json &request);
-    Reply cmd_status() const;
+    Reply cmd_status();
     Reply cmd_stats();
     Reply cmd_flows(const nlohmann::json &request, bool count_only);
     Reply cmd_flush(const nlohmann::json &request);
@@ -97,7 +103,7 @@ class Engine {
     /// Calls the handler for each connection's element that fulfils the filter.
     Status each_flow(const FlowFilter &filter,
                      const std::function<void(const Connection *, nlohmann::json)> &handler) const;
-    nlohmann::json flow_counts() const;
+    nlohmann::json flow_counts();
 
     /* explain.cpp, doctor.cpp */
     Reply cmd_explain(const nlohmann::json &request);
@@ -139,8 +145,10 @@ class Engine {
                    settings || everything;
         }
     } dirty_;
+    std::vector<CtMessage> held_; ///< events that came during a resync, to be followed after it
     bool want_resync_ = false;
     bool lost_events_ = false;
+    bool lost_again_ = false; ///< during a resync
     bool want_generation_ = false;
     bool beating_ = false;
     bool stopping_ = false;

@@ -14,7 +14,6 @@ namespace ftctl {
 
 namespace {
 
-constexpr unsigned kEventsPerTurn = 4096;
 constexpr std::uint64_t kSettleNs = 50 * 1000 * 1000;
 /// More connections than this are not asked for again while packets flow: they go to the witness first.
 constexpr std::size_t kManyConnections = 5000;
@@ -43,34 +42,6 @@ bool about_ways(ftctl_reason reason)
 }
 
 } // namespace
-
-void Engine::on_conntrack()
-{
-    const bool idle = devices_->none_attached();
-    const auto whole = ct_events_->read(
-        [&](CtEventType type, const CtEntry &entry) {
-            ct_event_count_++;
-            if (idle)
-                return;
-            if (type == CtEventType::destroyed)
-                connections_->destroyed(entry);
-            else
-                connections_->consider(entry, false);
-        },
-        kEventsPerTurn);
-    if (!whole) {
-        spdlog::error("{}: {}", whole.error().what, whole.error().why);
-        lost_events_ = true;
-    } else if (!*whole) {
-        // Lost events are a normal state: everything to the stack, read it all again.
-        ct_overruns_++;
-        lost_events_ = true;
-    }
-    if (lost_events_) {
-        datapath_->config().disabled = 1;
-        want_resync_ = true;
-    }
-}
 
 void Engine::on_route_events()
 {
@@ -281,58 +252,6 @@ void Engine::settle()
     }
     if (want_resync_ && now - resynced_ns_ >= FTCTL_NSEC_PER_SEC)
         resync_now();
-}
-
-void Engine::resync_now()
-{
-    want_resync_ = false;
-    if (devices_->none_attached()) {
-        lost_events_ = false;
-        datapath_->config().disabled = 0;
-        return;
-    }
-    if (auto done = connections_->resync([this] { beat(); }); !done) {
-        spdlog::error("{}: {}", done.error().what, done.error().why);
-        want_resync_ = true;
-    } else {
-        ct_resyncs_++;
-        lost_events_ = false;
-        datapath_->config().disabled = 0;
-    }
-    resynced_ns_ = monotonic_ns();
-}
-
-Status Engine::ensure_tracking(bool wanted, std::vector<std::string> *notes)
-{
-    if (!wanted) {
-        track_state_ = "left to others (--no-track)";
-        return {};
-    }
-    std::string untracked; // families that no rule of others keeps tracking on for
-    for (const auto &[family, name] : {std::pair{AF_INET, "IPv4"}, std::pair{AF_INET6, "IPv6"}}) {
-        const auto tracked = track_table_->tracked_by_others(static_cast<std::uint8_t>(family));
-        if (!tracked)
-            return tl::unexpected(tracked.error());
-        if (!*tracked)
-            untracked += (untracked.empty() ? "" : " and ") + std::string(name);
-    }
-    const auto exists = track_table_->exists();
-    if (exists && *exists) {
-        track_state_ = "on, by table inet ftctl";
-        return {};
-    }
-    if (untracked.empty()) {
-        track_state_ = "on, by the ruleset";
-        return {};
-    }
-    if (auto done = track_table_->add(); !done)
-        return done;
-    track_state_ = "on, by table inet ftctl";
-    if (notes)
-        notes->emplace_back("no rule asks for tracking of " + untracked +
-                            " connections here: table inet ftctl keeps it on until the last detach "
-                            "(--no-track leaves it off)");
-    return {};
 }
 
 void Engine::release_device(std::uint32_t ifindex)

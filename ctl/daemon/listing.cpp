@@ -108,7 +108,7 @@ Status Engine::each_flow(const FlowFilter &filter,
     return {};
 }
 
-json Engine::flow_counts() const
+json Engine::flow_counts()
 {
     const std::size_t live = connections_->count_live();
     return {{"live", live},

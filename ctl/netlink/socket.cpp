@@ -28,6 +28,20 @@ std::string hint_for(int err)
     return {};
 }
 
+/// What a datagram brought: 0 and its bytes, none when it was to be ignored.
+int check_datagram(const msghdr &msg, const sockaddr_nl &from, const std::byte *data, std::size_t len,
+                   Bytes &out)
+{
+    out = {};
+    // Anybody may send to a netlink port; only the kernel's is 0.
+    if (msg.msg_namelen != sizeof(from) || from.nl_pid != 0)
+        return 0;
+    if (msg.msg_flags & MSG_TRUNC)
+        return EMSGSIZE;
+    out = bytes_of(data, len);
+    return 0;
+}
+
 /// One datagram from the kernel. 0 with out empty: it was to be ignored.
 int receive_one(int fd, std::array<std::byte, 65536> &buf, int flags, Bytes &out)
 {
@@ -42,13 +56,7 @@ int receive_one(int fd, std::array<std::byte, 65536> &buf, int flags, Bytes &out
     const ssize_t n = recvmsg(fd, &msg, flags);
     if (n < 0)
         return errno;
-    // Anybody may send to a netlink port; only the kernel's is 0.
-    if (msg.msg_namelen != sizeof(from) || from.nl_pid != 0)
-        return 0;
-    if (msg.msg_flags & MSG_TRUNC)
-        return EMSGSIZE;
-    out = bytes_of(buf.data(), static_cast<std::size_t>(n));
-    return 0;
+    return check_datagram(msg, from, buf.data(), static_cast<std::size_t>(n), out);
 }
 
 } // namespace
@@ -239,12 +247,41 @@ tl::unexpected<Error> Socket::error(std::string what, int err) const
     return e;
 }
 
+struct EventSocket::Batch {
+    static constexpr std::size_t kMost = 32;
+    static constexpr std::size_t kBytes = 65536; // only what is written to takes memory
+
+    std::array<mmsghdr, kMost> msgs{};
+    std::array<iovec, kMost> iovs{};
+    std::array<sockaddr_nl, kMost> from{};
+    // not cleared: that would be writing to all of it
+    std::unique_ptr<std::byte[]> bytes{new std::byte[kMost * kBytes]};
+
+    [[nodiscard]] std::byte *data(std::size_t i) const { return bytes.get() + i * kBytes; }
+    int receive(int fd)
+    {
+        for (std::size_t i = 0; i < kMost; i++) {
+            iovs.at(i) = {data(i), kBytes};
+            msgs.at(i) = {};
+            msgs.at(i).msg_hdr.msg_name = &from.at(i);
+            msgs.at(i).msg_hdr.msg_namelen = sizeof(from.at(i));
+            msgs.at(i).msg_hdr.msg_iov = &iovs.at(i);
+            msgs.at(i).msg_hdr.msg_iovlen = 1;
+        }
+        return recvmmsg(fd, msgs.data(), kMost, MSG_DONTWAIT, nullptr);
+    }
+};
+
+EventSocket::EventSocket() : batch_(std::make_unique<Batch>()) {}
+EventSocket::EventSocket(EventSocket &&) noexcept = default;
+EventSocket &EventSocket::operator=(EventSocket &&) noexcept = default;
+EventSocket::~EventSocket() = default;
+
 Result<EventSocket> EventSocket::open(int bus, std::initializer_list<unsigned> groups,
                                       std::size_t rcvbuf_bytes, std::initializer_list<unsigned> optional)
 {
     const char *what = "subscribe to kernel events";
     EventSocket s;
-    s.buf_ = std::make_unique<std::array<std::byte, 65536>>();
     s.fd_ = Fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, bus));
     if (!s.fd_)
         return fail_errno(what, errno, hint_for(errno));
@@ -273,7 +310,7 @@ void EventSocket::discard()
     // The queue refills while it is emptied; past this time the rest is left for the next call.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(500);
     for (;;) {
-        const ssize_t n = recv(fd_.get(), buf_->data(), buf_->size(), MSG_DONTWAIT);
+        const int n = batch_->receive(fd_.get());
         if (n < 0 && errno != ENOBUFS && errno != EINTR)
             return;
         if (std::chrono::steady_clock::now() > deadline)
@@ -286,12 +323,24 @@ Result<EventSocket::State> EventSocket::read(const std::function<void(const Mess
 {
     unsigned seen = 0;
     while (seen < max_messages) {
-        Bytes rest;
-        const int err = receive_one(fd_.get(), *buf_, MSG_DONTWAIT, rest);
+        const int n = batch_->receive(fd_.get());
+        int err = n < 0 ? errno : 0;
         if (err == EINTR)
             continue;
         if (err == EAGAIN)
             return State::drained;
+        for (int i = 0; i < n && !err; i++) {
+            const auto at = static_cast<std::size_t>(i);
+            Bytes rest;
+            err = check_datagram(batch_->msgs.at(at).msg_hdr, batch_->from.at(at), batch_->data(at),
+                                 batch_->msgs.at(at).msg_len, rest);
+            seen++;
+            for (unsigned in_datagram = 0; const auto m = next_message(rest); in_datagram++) {
+                seen += in_datagram > 0 ? 1 : 0;
+                if (m->type >= NLMSG_MIN_TYPE)
+                    handler(*m);
+            }
+        }
         // A datagram larger than the buffer is an event lost, just as one that was never queued.
         if (err == ENOBUFS || err == EMSGSIZE) {
             discard();
@@ -299,12 +348,6 @@ Result<EventSocket::State> EventSocket::read(const std::function<void(const Mess
         }
         if (err)
             return fail_errno("read kernel events", err);
-        seen++;
-        for (unsigned in_datagram = 0; const auto m = next_message(rest); in_datagram++) {
-            seen += in_datagram > 0 ? 1 : 0;
-            if (m->type >= NLMSG_MIN_TYPE)
-                handler(*m);
-        }
     }
     return State::more;
 }

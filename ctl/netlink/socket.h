@@ -104,6 +104,9 @@ class EventSocket {
     /// Groups that this kernel does not know are left out when listed in optional.
     static Result<EventSocket> open(int bus, std::initializer_list<unsigned> groups, std::size_t rcvbuf_bytes,
                                     std::initializer_list<unsigned> optional = {});
+    EventSocket(EventSocket &&) noexcept;
+    EventSocket &operator=(EventSocket &&) noexcept;
+    ~EventSocket();
     [[nodiscard]] int fd() const { return fd_.get(); }
 
     enum class State { drained, more, overrun };
@@ -113,11 +116,14 @@ class EventSocket {
     Result<State> read(const std::function<void(const Message &)> &handler, unsigned max_messages);
 
   private:
-    EventSocket() = default;
+    /// Where datagrams are received, several with one system call.
+    struct Batch;
+
+    EventSocket();
     void discard();
 
     Fd fd_;
-    std::unique_ptr<std::array<std::byte, 65536>> buf_;
+    std::unique_ptr<Batch> batch_;
 };
 
 } // namespace ftctl::nl
