@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 #include "cli/client.h"
 
+#include <algorithm>
 #include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -13,8 +17,8 @@ namespace ftctl {
 
 namespace {
 
-/// Enough for some million flows; a bound, so that a broken peer cannot fill the memory.
-constexpr std::size_t kMaxAnswer = std::size_t{4} << 30;
+/// A bound, so that a broken peer cannot fill the memory. Flows come one by one and are not held.
+constexpr std::size_t kMaxAnswer = std::size_t{1} << 30;
 constexpr std::size_t kChunk = 65536;
 
 enum class Ready { yes, timeout, stopped };
@@ -48,6 +52,77 @@ tl::unexpected<Error> gone(const std::string &what, const std::string &instance)
 {
     return fail(what, "the daemon closed the connection", start_hint(instance), Code::not_running);
 }
+
+/// How an answer begins that comes in pieces (control_server.cpp).
+constexpr std::string_view kElements = R"({"data":[)";
+constexpr const char *kNoSense = "the daemon's answer makes no sense";
+constexpr const char *kSameVersion = "are ftctl and ftctld of the same version?";
+
+Result<Answer> read_answer(const std::string &cmd, const std::string &line)
+{
+    auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("ok") || !json["ok"].is_boolean())
+        return fail(cmd, kNoSense, kSameVersion);
+    if (!json["ok"].get<bool>())
+        return tl::unexpected(error_from_json(json.contains("error") ? json["error"] : nlohmann::json()));
+    Answer answer;
+    if (json.contains("data"))
+        answer.data = std::move(json["data"]);
+    if (const auto it = json.find("errors"); it != json.end() && it->is_array())
+        for (const auto &e : *it)
+            answer.errors.push_back(error_from_json(e));
+    return answer;
+}
+
+/// Finds the elements of an array of objects, as text arrives.
+class ElementScanner {
+  public:
+    /// Takes whole elements off the front of `text`, and with the last one the end of the array: true.
+    /// Nothing: this is no array of objects.
+    std::optional<bool> take(std::string &text, const std::function<void(nlohmann::json)> &handler)
+    {
+        std::size_t taken = 0;
+        for (; at_ < text.size(); ++at_) {
+            const char c = text[at_];
+            if (in_string_) {
+                in_string_ = c != '"' || escaped_;
+                escaped_ = c == '\\' && !escaped_;
+            } else if (c == '"') {
+                in_string_ = true;
+            } else if (c == '{' || c == '[') {
+                if (depth_++ == 0)
+                    start_ = at_;
+            } else if (depth_ > 0 && (c == '}' || c == ']')) {
+                if (--depth_ > 0)
+                    continue;
+                auto element =
+                    nlohmann::json::parse(text.begin() + static_cast<std::ptrdiff_t>(start_),
+                                          text.begin() + static_cast<std::ptrdiff_t>(at_) + 1, nullptr,
+                                          /*allow_exceptions=*/false);
+                if (!element.is_object())
+                    return std::nullopt;
+                handler(std::move(element));
+                taken = at_ + 1;
+            } else if (depth_ == 0 && c == ']') {
+                text.erase(0, at_ + 1);
+                return true;
+            } else if (depth_ == 0 && c != ',') {
+                return std::nullopt;
+            }
+        }
+        text.erase(0, taken);
+        at_ -= taken;
+        start_ -= std::min(start_, taken);
+        return false;
+    }
+
+  private:
+    std::size_t at_ = 0;
+    std::size_t start_ = 0; ///< of the element under way
+    int depth_ = 0;
+    bool in_string_ = false;
+    bool escaped_ = false;
+};
 
 } // namespace
 
@@ -106,43 +181,79 @@ Result<std::string> Client::receive_line(const std::string &what)
             return line;
         }
         searched = in_.size();
-        if (in_.size() > kMaxAnswer)
-            return fail(what, "the answer is too long");
-        if (wait_for(fd_.get(), POLLIN, timeout) == Ready::timeout)
-            return fail(what, "no answer from the daemon", "is it stopped, or very busy?");
-        in_.resize(searched + kChunk);
-        const ssize_t n = recv(fd_.get(), in_.data() + searched, kChunk, 0);
-        const int err = errno;
-        in_.resize(searched + static_cast<std::size_t>(n > 0 ? n : 0));
-        if (n == 0 || (n < 0 && err == ECONNRESET))
-            return gone(what, instance_);
-        if (n < 0 && err != EINTR)
-            return fail_errno(what, err);
+        if (auto more = receive(what); !more)
+            return tl::unexpected(more.error());
     }
 }
 
-Result<Answer> Client::call(const std::string &cmd, nlohmann::json arguments)
+/// Some more bytes of an answer.
+Status Client::receive(const std::string &what)
+{
+    const std::size_t before = in_.size();
+    if (before > kMaxAnswer)
+        return fail(what, "the answer is too long");
+    if (wait_for(fd_.get(), POLLIN, timeout) == Ready::timeout)
+        return fail(what, "no answer from the daemon", "is it stopped, or very busy?");
+    in_.resize(before + kChunk);
+    const ssize_t n = recv(fd_.get(), in_.data() + before, kChunk, 0);
+    const int err = errno;
+    in_.resize(before + static_cast<std::size_t>(n > 0 ? n : 0));
+    if (n == 0 || (n < 0 && err == ECONNRESET))
+        return gone(what, instance_);
+    if (n < 0 && err != EINTR)
+        return fail_errno(what, err);
+    return {};
+}
+
+Status Client::ask(const std::string &cmd, nlohmann::json arguments)
 {
     arguments["cmd"] = cmd;
     const auto text = dump_line(arguments) + '\n';
     if (text.size() > kMaxRequest)
         return fail(cmd, "too many words for one request", {}, Code::usage);
-    if (auto status = send_all(cmd, text); !status)
-        return tl::unexpected(status.error());
+    return send_all(cmd, text);
+}
+
+Result<Answer> Client::call(const std::string &cmd, nlohmann::json arguments)
+{
+    if (auto asked = ask(cmd, std::move(arguments)); !asked)
+        return tl::unexpected(asked.error());
     const auto line = receive_line(cmd);
     if (!line)
         return tl::unexpected(line.error());
-    auto json = nlohmann::json::parse(*line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("ok") || !json["ok"].is_boolean())
-        return fail(cmd, "the daemon's answer makes no sense", "are ftctl and ftctld of the same version?");
-    if (!json["ok"].get<bool>())
-        return tl::unexpected(error_from_json(json.contains("error") ? json["error"] : nlohmann::json()));
-    Answer answer;
-    if (json.contains("data"))
-        answer.data = std::move(json["data"]);
-    if (const auto it = json.find("errors"); it != json.end() && it->is_array())
-        for (const auto &e : *it)
-            answer.errors.push_back(error_from_json(e));
+    return read_answer(cmd, *line);
+}
+
+Result<Answer> Client::call_each(const std::string &cmd, nlohmann::json arguments,
+                                 const std::function<void(nlohmann::json)> &handler)
+{
+    if (auto asked = ask(cmd, std::move(arguments)); !asked)
+        return tl::unexpected(asked.error());
+    while (in_.size() < kElements.size() && in_.find('\n') == std::string::npos)
+        if (auto more = receive(cmd); !more)
+            return tl::unexpected(more.error());
+    const bool piecewise = in_.starts_with(kElements);
+    if (piecewise) {
+        in_.erase(0, kElements.size());
+        ElementScanner scanner;
+        for (bool ended = false; !ended;) {
+            auto done = scanner.take(in_, handler);
+            if (!done)
+                return fail(cmd, kNoSense, kSameVersion);
+            ended = *done;
+            if (!ended)
+                if (auto more = receive(cmd); !more)
+                    return tl::unexpected(more.error());
+        }
+        in_.insert(0, std::string(kElements) + "]");
+    }
+    const auto line = receive_line(cmd);
+    if (!line)
+        return tl::unexpected(line.error());
+    auto answer = read_answer(cmd, *line);
+    if (answer && answer->data.is_array())
+        for (auto &element : std::exchange(answer->data, nlohmann::json::array()))
+            handler(std::move(element));
     return answer;
 }
 

@@ -31,6 +31,11 @@ class Client {
     /// answer of {"ok": false} is an Error.
     Result<Answer> call(const std::string &cmd, nlohmann::json arguments = nlohmann::json::object());
 
+    /// The same for a command whose data is an array, which may be too large to hold: the handler gets its
+    /// elements one after the other, and the answer's own data is an empty array.
+    Result<Answer> call_each(const std::string &cmd, nlohmann::json arguments,
+                             const std::function<void(nlohmann::json)> &handler);
+
     /// Calls the handler with each line (without newline) that comes after the answer to
     /// `monitor`, until it returns false, `stop_fd` becomes readable (ok) or the daemon closes
     /// (Code::not_running).
@@ -40,7 +45,9 @@ class Client {
 
   private:
     Client(Fd fd, std::string instance) : fd_(std::move(fd)), instance_(std::move(instance)) {}
+    Status ask(const std::string &cmd, nlohmann::json arguments);
     Status send_all(const std::string &what, const std::string &text);
+    Status receive(const std::string &what);
     Result<std::string> receive_line(const std::string &what);
 
     Fd fd_;

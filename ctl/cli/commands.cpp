@@ -64,8 +64,18 @@ int cmd_flows(const Call &call, const Words &words, bool count)
             return json{{"count", flows->size()}};
         return flows;
     };
-    return finish(call, ask_or(call, count ? "count" : "flows", {{"filter", *filter}}, offline),
-                  count ? view_count : view_flows);
+    if (count)
+        return finish(call, ask_or(call, "count", {{"filter", *filter}}, offline), view_count);
+    auto client = Client::connect(call.instance);
+    if (!client) // or what is pinned
+        return finish(call, ask_or(call, "flows", {{"filter", *filter}}, offline), view_flows);
+    FlowPrinter printer(*call.out, call.output);
+    const auto answer =
+        client->call_each("flows", {{"filter", *filter}}, [&](json flow) { printer.add(std::move(flow)); });
+    if (!answer)
+        return report(call, answer.error());
+    printer.end();
+    return static_cast<int>(Code::ok);
 }
 
 int cmd_flush(const Call &call, const Words &words)

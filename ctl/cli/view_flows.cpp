@@ -2,6 +2,7 @@
 #include "cli/views.h"
 
 #include <ostream>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -107,6 +108,33 @@ void view_flows(std::ostream &out, const json &data, bool colour)
             for (auto &row : direction_rows(flow))
                 rows.push_back(std::move(row));
     render_table(out, columns, rows, colour);
+}
+
+void FlowPrinter::add(json flow)
+{
+    constexpr std::size_t kTable = 4096;
+    if (output_.format == Format::text) {
+        kept_.push_back(std::move(flow));
+        if (kept_.size() < kTable)
+            return;
+        view_flows(out_, kept_, output_.colour);
+        kept_ = json::array();
+    } else {
+        // an array of one, without its brackets
+        kept_ = json::array({std::move(flow)});
+        const bool pretty = output_.format == Format::pretty;
+        const auto text = kept_.dump(pretty ? 2 : -1, ' ', false, json::error_handler_t::replace);
+        out_ << (any_ ? "," : "[") << std::string_view(text).substr(1, text.size() - (pretty ? 3 : 2));
+    }
+    any_ = true;
+}
+
+void FlowPrinter::end()
+{
+    if (output_.format != Format::text)
+        out_ << (!any_ ? "[]\n" : output_.format == Format::pretty ? "\n]\n" : "]\n");
+    else if (!any_ || !kept_.empty())
+        view_flows(out_, kept_, output_.colour);
 }
 
 void view_count(std::ostream &out, const json &data, bool /*colour*/)

@@ -6,11 +6,27 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/render.h"
+
 namespace ftctl {
 
 void view_attach(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_detach(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_status(std::ostream &out, const nlohmann::json &data, bool colour);
+/// Prints flows as they come, as view_flows() does and emit(), without keeping more than some thousand: a
+/// longer table begins again with its titles.
+class FlowPrinter {
+  public:
+    FlowPrinter(std::ostream &out, const Output &output) : out_(out), output_(output) {}
+    void add(nlohmann::json flow);
+    void end(); ///< after the last one
+
+  private:
+    std::ostream &out_;
+    Output output_;
+    nlohmann::json kept_ = nlohmann::json::array();
+    bool any_ = false;
+};
 void view_flows(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_count(std::ostream &out, const nlohmann::json &data, bool colour);
 void view_flush(std::ostream &out, const nlohmann::json &data, bool colour);

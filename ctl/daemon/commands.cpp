@@ -253,16 +253,14 @@ Reply Engine::cmd_flows(const json &request, bool count_only)
     const auto filter = filter_of(request);
     if (!filter)
         return failure(filter.error());
-    json flows = json::array();
+    if (!count_only) {
+        Reply reply;
+        reply.elements = flow_elements(*filter);
+        return reply;
+    }
     std::size_t count = 0;
-    auto done = each_flow(*filter, [&](const Connection *, json flow) {
-        count++;
-        if (!count_only)
-            flows.push_back(std::move(flow));
-    });
-    if (!done)
-        return failure(done.error());
-    return count_only ? answer({{"count", count}}) : answer(std::move(flows));
+    each_flow(*filter, [&](const Connection *) { count++; });
+    return answer({{"count", count}});
 }
 
 Reply Engine::cmd_flush(const json &request)
@@ -271,12 +269,10 @@ Reply Engine::cmd_flush(const json &request)
     if (!filter)
         return failure(filter.error());
     std::set<std::uint32_t> ids;
-    auto done = each_flow(*filter, [&](const Connection *conn, const json &) {
+    each_flow(*filter, [&](const Connection *conn) {
         if (conn)
             ids.insert(conn->id);
     });
-    if (!done)
-        return failure(done.error());
     const auto flushed =
         connections_->remove_if([&](const Connection &conn) { return ids.count(conn.id) > 0; }, "flush");
     want_resync_ = true; // what is still wanted comes back through the witness

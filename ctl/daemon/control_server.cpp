@@ -27,6 +27,8 @@ struct Client {
     std::string in;  ///< bytes of a request not yet complete
     std::string out; ///< bytes not yet taken by the kernel, from `sent` on
     std::size_t sent = 0;
+    std::function<bool(std::string &)> elements; ///< of an answer under way: see Reply
+    bool first_element = false;                  ///< none was sent yet
     bool monitor = false;
     bool closing = false; ///< close as soon as `out` is written
     std::uint32_t wants = 0;
@@ -73,6 +75,7 @@ class Server final : public ControlServer {
     void read_client(Client &c);
     void serve_lines(Client &c);
     void write_client(Client &c);
+    static void next_elements(Client &c);
     void answer(Client &c, const nlohmann::json &json) const;
     void refuse(Client &c, const Error &error) const;
     void expire();
@@ -173,7 +176,7 @@ void Server::serve_lines(Client &c)
 {
     // The next request waits until the last answer is on its way, so that a client cannot make
     // the daemon hold many large answers.
-    while (!c.closing && !c.monitor && c.pending() == 0) {
+    while (!c.closing && !c.monitor && c.pending() == 0 && !c.elements) {
         const auto end = c.in.find('\n');
         if (end > kMaxRequest && (end != std::string::npos || c.in.size() > kMaxRequest)) {
             refuse(c,
@@ -190,6 +193,12 @@ void Server::serve_lines(Client &c)
             continue;
         }
         auto reply = handler_(*request);
+        if (!reply.error && reply.elements) {
+            c.elements = std::move(reply.elements);
+            c.first_element = true;
+            c.out += R"({"data":[)";
+            return; // settle() goes on
+        }
         nlohmann::json json;
         if (reply.error) {
             json = {{"ok", false}, {"error", error_json(*reply.error)}};
@@ -202,6 +211,22 @@ void Server::serve_lines(Client &c)
         }
         answer(c, json);
         write_client(c);
+    }
+}
+
+/// A piece of a large answer, when the one before has been read.
+void Server::next_elements(Client &c)
+{
+    std::string text;
+    const bool more = c.elements(text);
+    if (!text.empty()) {
+        c.out.append(text, c.first_element ? 1 : 0); // without the comma
+        c.first_element = false;
+    }
+    if (!more) {
+        c.elements = nullptr;
+        c.out += R"(],"ok":true})";
+        c.out += '\n';
     }
 }
 
@@ -226,6 +251,7 @@ void Server::write_client(Client &c)
             continue;
         if (n < 0 && errno != EAGAIN) {
             c.out.clear(); // the reader has gone
+            c.elements = nullptr;
             c.sent = 0;
             c.closing = true;
             return;
@@ -251,15 +277,18 @@ void Server::settle(int fd)
     if (it == clients_.end())
         return;
     Client &c = it->second;
+    if (c.elements && c.pending() == 0)
+        next_elements(c);
     if (c.pending() > 0)
         write_client(c);
     if (c.pending() == 0 && !c.closing)
         serve_lines(c); // requests that came while the last answer was being written
-    if (c.closing && c.pending() == 0) {
+    if (c.closing && c.pending() == 0 && !c.elements) {
         clients_.erase(it);
         return;
     }
-    const std::uint32_t wants = c.pending() > 0 ? (EPOLLOUT | (c.monitor ? EPOLLIN : 0U)) : EPOLLIN;
+    const std::uint32_t wants =
+        c.pending() > 0 || c.elements ? (EPOLLOUT | (c.monitor ? EPOLLIN : 0U)) : EPOLLIN;
     if (wants != c.wants) {
         c.wants = wants;
         if (!watch(fd, wants, EPOLL_CTL_MOD))

@@ -22,6 +22,10 @@ struct Reply {
     std::vector<Error> errors;  ///< parts that failed although the rest was done (exit code 4)
     std::optional<Error> error; ///< the whole failed; data and errors are not sent
     bool monitor = false;       ///< the client now receives what is published
+    /// Gives an array that may be too large to hold: `data` stays unused. Each call appends a few elements as
+    /// JSON text, each with a comma before it, and says whether there may be more. Called while the client
+    /// reads, between other work, until it is done or the client has gone.
+    std::function<bool(std::string &text)> elements;
 };
 
 /// Serves clients without ever blocking: everything happens in dispatch() and publish(), called by

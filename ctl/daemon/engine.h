@@ -101,8 +101,14 @@ class Engine {
     static nlohmann::json refused_connection_json(const Tuple &orig, const RefusedConnection &refused,
                                                   std::uint64_t now_ns);
     /// Calls the handler for each connection's element that fulfils the filter.
-    Status each_flow(const FlowFilter &filter,
-                     const std::function<void(const Connection *, nlohmann::json)> &handler) const;
+    void each_flow(const FlowFilter &filter, const std::function<void(const Connection *)> &handler);
+    /// The same as the elements of an answer (Reply): connections that come and go meanwhile may be missed,
+    /// no other is, and none comes twice.
+    [[nodiscard]] std::function<bool(std::string &)> flow_elements(const FlowFilter &filter) const;
+    [[nodiscard]] std::optional<nlohmann::json> listed(const Connection &conn, const FlowFilter &filter,
+                                                       const FlowJsonContext &context) const;
+    [[nodiscard]] std::optional<nlohmann::json> listed(const Tuple &orig, const FlowFilter &filter,
+                                                       std::uint64_t now_ns) const;
     nlohmann::json flow_counts();
 
     /* explain.cpp, doctor.cpp */

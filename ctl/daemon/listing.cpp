@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Flows as the interface lists them, with what the daemon knows beyond the maps.
-#include <array>
+#include <memory>
 #include <optional>
-#include <unordered_map>
+#include <vector>
 
+#include "daemon/control_protocol.h"
 #include "daemon/engine.h"
 #include "util/clock.h"
 
@@ -12,12 +13,9 @@ namespace ftctl {
 namespace {
 
 using nlohmann::json;
-using Pair = std::array<std::optional<FlowEntry>, 2>;
 
-const FlowEntry *pointer(const std::optional<FlowEntry> &entry)
-{
-    return entry ? &*entry : nullptr;
-}
+constexpr std::uint32_t kBetweenBeats = 1024; ///< connections
+constexpr std::uint32_t kPiece = 256;         ///< connections looked at for one piece of a listing
 
 } // namespace
 
@@ -78,34 +76,83 @@ json Engine::refused_connection_json(const Tuple &orig, const RefusedConnection 
     return refused_json(0, orig, refused.reply, extras); // no flow, no number
 }
 
-Status Engine::each_flow(const FlowFilter &filter,
-                         const std::function<void(const Connection *, json)> &handler) const
+// Nothing when it has no flow, or when the filter does not want it.
+std::optional<json> Engine::listed(const Connection &conn, const FlowFilter &filter,
+                                   const FlowJsonContext &context) const
+{
+    std::optional<FlowEntry> found[2];
+    for (const bool reply : {false, true})
+        if (auto entry = datapath_->flow_lookup(connections_->key(conn, reply));
+            entry && *entry && (*entry)->flow.id == conn.id)
+            found[reply] = std::move(*entry);
+    if (!found[0] && !found[1])
+        return std::nullopt;
+    json flow =
+        connection_json(conn, found[0] ? &*found[0] : nullptr, found[1] ? &*found[1] : nullptr, context);
+    if (!filter_matches(flow, filter))
+        return std::nullopt;
+    return flow;
+}
+
+std::optional<json> Engine::listed(const Tuple &orig, const FlowFilter &filter, std::uint64_t now_ns) const
+{
+    const auto it = connections_->refused().find(orig);
+    if (it == connections_->refused().end())
+        return std::nullopt;
+    json flow = refused_connection_json(orig, it->second, now_ns);
+    if (!filter_matches(flow, filter))
+        return std::nullopt;
+    return flow;
+}
+
+void Engine::each_flow(const FlowFilter &filter, const std::function<void(const Connection *)> &handler)
 {
     const FlowJsonContext context = json_context();
+    std::uint32_t seen = 0;
+    const auto now_and_then = [&] {
+        if (++seen % kBetweenBeats == 0)
+            beat();
+    };
     if (filter.state == "refused") {
         for (const auto &[orig, refused] : connections_->refused()) {
-            json flow = refused_connection_json(orig, refused, context.now_ns);
-            if (filter_matches(flow, filter))
-                handler(nullptr, std::move(flow));
+            now_and_then();
+            if (listed(orig, filter, context.now_ns))
+                handler(nullptr);
         }
-        return {};
+        return;
     }
-    std::unordered_map<std::uint32_t, Pair> pairs;
-    auto done = datapath_->flow_each([&](const FlowEntry &entry) {
-        pairs[entry.flow.id].at(entry.flow.flags & FTCTL_F_REPLY ? 1 : 0) = entry;
-        return true;
-    });
-    if (!done)
-        return done;
     connections_->all().each([&](const Connection &conn) {
-        const auto it = pairs.find(conn.id);
-        if (it == pairs.end())
-            return;
-        json flow = connection_json(conn, pointer(it->second[0]), pointer(it->second[1]), context);
-        if (filter_matches(flow, filter))
-            handler(&conn, std::move(flow));
+        now_and_then();
+        if (listed(conn, filter, context))
+            handler(&conn);
     });
-    return {};
+}
+
+std::function<bool(std::string &)> Engine::flow_elements(const FlowFilter &filter) const
+{
+    const auto add = [](std::string &text, const std::optional<json> &flow) {
+        if (flow)
+            text += ',' + dump_line(*flow);
+    };
+    if (filter.state == "refused") {
+        auto origs = std::make_shared<std::vector<Tuple>>();
+        for (const auto &[orig, refused] : connections_->refused())
+            origs->push_back(orig);
+        return [this, filter, origs, add](std::string &text) {
+            const std::uint64_t now_ns = monotonic_ns();
+            for (std::uint32_t i = 0; i < kPiece && !origs->empty(); ++i, origs->pop_back())
+                add(text, listed(origs->back(), filter, now_ns));
+            return !origs->empty();
+        };
+    }
+    return [this, filter, add, number = std::uint32_t{0}](std::string &text) mutable {
+        const FlowJsonContext context = json_context();
+        const ConnectionTable &table = connections_->all();
+        for (std::uint32_t i = 0; i < kPiece && number < table.end(); ++i, ++number)
+            if (const Connection *conn = table.at(number))
+                add(text, listed(*conn, filter, context));
+        return number < table.end();
+    };
 }
 
 json Engine::flow_counts()

@@ -73,6 +73,34 @@ TEST_CASE("the client receives whole answers, errors and parts", "[cli]")
     CHECK_FALSE(c->call("echo", {{"x", std::string(100000, 'x')}}).has_value());
 }
 
+TEST_CASE("the client receives the elements of an array one by one", "[cli]")
+{
+    const TempDir dir;
+    const ServerThread server(serve(dir.path + "/s"));
+    auto c = Client::connect_path(dir.path + "/s", "blue");
+    REQUIRE(c.has_value());
+    for (const int n : {0, 1, 10, 100, 20000}) {
+        std::vector<int> want, got;
+        for (int i = 0; i < n; i++)
+            if (i % 11 != 10)
+                want.push_back(i);
+        const auto answer = c->call_each("many", {{"n", n}}, [&](const json &element) {
+            got.push_back(element.at("n").get<int>());
+            CHECK(element.at("text").get<std::string>().size() == 106);
+        });
+        INFO(n);
+        REQUIRE(answer.has_value());
+        CHECK(answer->data == json::array());
+        CHECK(got == want);
+    }
+    // other answers are what they are with call()
+    CHECK(c->call_each("echo", {{"x", 1}}, [](const json &) { CHECK(false); })->data ==
+          json{{"cmd", "echo"}, {"x", 1}});
+    CHECK(c->call_each("nonsense", json::object(), [](const json &) { CHECK(false); }).error().why ==
+          "unknown command");
+    CHECK(c->call("many", {{"n", 10}})->data.size() == 10);
+}
+
 TEST_CASE("the client's stream ends when the handler has enough, or the daemon goes", "[cli]")
 {
     const TempDir dir;
@@ -110,14 +138,17 @@ TEST_CASE("the client does not wait for ever, nor believe nonsense", "[cli]")
     CHECK_THAT(silent->call("echo").error().why, Catch::Contains("no answer"));
     const Fd first(accept(listener.get(), nullptr, nullptr));
 
-    for (const std::string text : {"nonsense\n", "[]\n", "{\"ok\":1}\n", "{\"ok\":false}\n",
-                                   "{\"ok\":false,\"error\":{\"code\":99,\"what\":5}}\n", "half a line"}) {
+    for (const std::string text :
+         {"nonsense\n", "[]\n", "{\"ok\":1}\n", "{\"ok\":false}\n",
+          "{\"ok\":false,\"error\":{\"code\":99,\"what\":5}}\n", "half a line",
+          "{\"data\":[5],\"ok\":true}\n", "{\"data\":[{}", "{\"data\":[{x}],\"ok\":true}\n"}) {
         auto c = Client::connect_path(path, "blue");
         REQUIRE(c.has_value());
         Fd peer(accept(listener.get(), nullptr, nullptr));
         REQUIRE(send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0);
         shutdown(peer.get(), SHUT_WR);
-        const auto r = c->call("echo");
+        const auto r = text.starts_with("{\"data") ? c->call_each("echo", json::object(), [](const json &) {})
+                                                   : c->call("echo");
         INFO(text);
         REQUIRE_FALSE(r.has_value());
         CHECK(r.error().code != Code::ok);

@@ -57,6 +57,26 @@ TEST_CASE("requests in one write, and a client that half-closes", "[control]")
     CHECK(server->clients() == 0);
 }
 
+TEST_CASE("a large array is made while its reader reads", "[control]")
+{
+    const TempDir dir;
+    auto server = serve(dir.path + "/s");
+    RawClient slow(dir.path + "/s"), other(dir.path + "/s");
+    slow.send_text(*server, "{\"cmd\":\"many\",\"n\":100000}\n{\"cmd\":\"echo\",\"n\":1}\n");
+    for (int i = 0; i < 10; i++) // others are served meanwhile
+        CHECK(other.ask(*server, R"({"cmd":"echo"})")["ok"] == true);
+    slow.half_close();
+    CHECK(slow.receive(*server)["data"].size() == 90910);
+    CHECK(slow.receive(*server)["data"]["n"] == 1);
+    CHECK(slow.closed(*server));
+
+    RawClient leaver(dir.path + "/s");
+    leaver.send_text(*server, "{\"cmd\":\"many\",\"n\":100000}\n");
+    CHECK(other.ask(*server, R"({"cmd":"echo"})")["ok"] == true);
+    leaver.shut();
+    CHECK(serve_until(*server, [&] { return server->clients() == 1; }));
+}
+
 TEST_CASE("what is no request is answered with an error, and the client stays", "[control]")
 {
     const TempDir dir;
