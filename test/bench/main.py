@@ -32,6 +32,7 @@ ATTEMPTS = 4
 REPEATS = 3  # at each visit of a path
 USER_TUNNEL_FLOWS = 1024
 BUSY = 0.95  # less of its processor than this: the figures say little
+BROKEN = (Failure, subprocess.TimeoutExpired, OSError)  # a daemon that does not answer among them
 DESCRIPTION = """\
 How long does a router take for a packet? Nanoseconds on this machine, for the same traffic on each of these paths:
 
@@ -206,14 +207,14 @@ class Run:
             for router, measured in values.items():
                 try:
                     measured += self.once(router, cell)
-                except (Failure, subprocess.TimeoutExpired) as error:
+                except BROKEN as error:
                     self.fail(f"{title((router.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}: "
                               f"{error}")
         for router, measured in values.items():
             if router.path.name == "ftctl-xdp" and measured and cell.flows <= 16 and not router.case.miss:
                 try:
                     self.bulking(router, cell)
-                except (Failure, subprocess.TimeoutExpired) as error:
+                except BROKEN as error:
                     self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
             if len(measured) == self.env["rounds"] * REPEATS:
                 self.rows.append({
@@ -257,7 +258,7 @@ class Run:
                 self.env["secondary"] += SECONDARY[names[0]](self.env["rounds"], flows)
             else:
                 self.scenarios([CASES[name] for name in names])
-        except (Failure, subprocess.TimeoutExpired) as error:
+        except BROKEN as error:
             self.fail(f"{' '.join(names)}: {error}")
         say(f"  {time.monotonic() - began:.0f} s")
         self.save()

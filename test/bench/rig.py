@@ -18,8 +18,8 @@ from shapes import TUNNELS
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
-ADMISSION_S = 180
-READING_S = 60
+ADMISSION_S = 120
+READING_S = 240
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
 
 
@@ -213,7 +213,8 @@ class Router:
         """Goes on until the connections are what they stay."""
         if self.case.miss or not self.path.conntrack:
             return
-        end = time.monotonic() + ADMISSION_S
+        limit = ADMISSION_S + cell.flows // 5000
+        end = time.monotonic() + limit
         pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
         while True:
             self.send(cell, not self.case.up, cell.flows, *pace)
@@ -225,7 +226,7 @@ class Router:
                 return
             if time.monotonic() > end:
                 self.rig.lab.at(self.role)  # whose state the report is to show
-                raise Failure(f"{self.role}: after {ADMISSION_S} s {slow} of {cell.flows} flows are still slow")
+                raise Failure(f"{self.role}: after {limit} s {slow} of {cell.flows} flows are still slow")
             time.sleep(0.3)
             self.catch_up(cell.flows)
 
