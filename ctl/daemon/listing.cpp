@@ -84,7 +84,7 @@ std::optional<json> Engine::listed(const Connection &conn, const FlowFilter &fil
     for (const bool reply : {false, true})
         if (auto entry = datapath_->flow_lookup(connections_->key(conn, reply));
             entry && *entry && (*entry)->flow.id == conn.id)
-            found[reply] = std::move(*entry);
+            found[reply] = *entry;
     if (!found[0] && !found[1])
         return std::nullopt;
     json flow =

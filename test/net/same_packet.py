@@ -68,8 +68,8 @@ def _l4(recipe, conn, tup):
 
 
 def _looks_unfinished(segment, proto, tup):
-    """One random checksum in 65536 is the sum of the pseudo header as well. A tunnel in user space takes it for one that
-    the device is to finish; the wire would see no difference, but the end of this one does."""
+    """One random checksum in 65536 is the sum of the pseudo header as well. A tunnel in user space takes it for one
+    that the device is to finish; the wire would see no difference, but the end of this one does."""
     at = 16 if proto == TCP else 6
     return int.from_bytes(segment[at:at + 2], "big") == frames.pseudo(tup.src, tup.dst, proto, len(segment))
 

@@ -81,7 +81,7 @@ def run():
                     injector.send_unfinished(unfinished(proto, L_ADDR, length)[0], 20, offset)
                 got = {packet.ident: packet for packet in map(parse, sniffer.settle())
                        if packet.payload().startswith(MARK)}
-                check_equal(len(got), len(lengths), f"{text}: packets of protocol {proto} with unfinished checksums at W")
+                check_equal(len(got), len(lengths), f"{text}: packets of {proto} with unfinished checksums at W")
                 for length in lengths:
                     check_equal(got[length].src, RB_ADDR, f"{text}: source after NAT")
                     check_equal(got[length].l4_csum, unfinished(proto, RB_ADDR, length)[1],
@@ -121,9 +121,10 @@ def run():
         exercise("with ftctl")
         carried = lab.flow(proto="udp", sport=40000)["orig"]["packets"] - before
         check(carried >= len(many) - 10, f"only {carried} datagrams were fast")
-        before = {proto: lab.flow(proto=proto, dport=port)["orig"]["packets"] for proto, port in (("udp", 9), ("tcp", 8000))}
+        ports = (("udp", 9), ("tcp", 8000))
+        before = {proto: lab.flow(proto=proto, dport=port)["orig"]["packets"] for proto, port in ports}
         exercise_unfinished("with ftctl")
-        for proto, port in (("udp", 9), ("tcp", 8000)):
+        for proto, port in ports:
             carried = lab.flow(proto=proto, dport=port)["orig"]["packets"] - before[proto]
             check(carried >= 100, f"only {carried} packets of {proto} with unfinished checksums were fast")
         stream.stop()
