@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <sstream>
 #include <utility>
 
@@ -51,13 +50,10 @@ std::string bits(const json &v)
     return amount(v) + "bit/s";
 }
 
-struct Sample {
-    json flows = json::array();
-    Clock::time_point at = Clock::now();
-};
-
-Result<Sample> take(const Call &call)
+// All flows, compared with those of an earlier sample; of the rows only the busiest are kept.
+Result<TopSample> take(const Call &call, TopSample *before)
 {
+    TopSample sample(before);
     auto client = Client::connect(call.instance);
     if (!client) {
         if (client.error().code != Code::not_running)
@@ -65,12 +61,15 @@ Result<Sample> take(const Call &call)
         auto flows = offline_flows(call.instance, {});
         if (!flows)
             return tl::unexpected(flows.error().code == Code::not_running ? client.error() : flows.error());
-        return Sample{std::move(*flows), Clock::now()};
+        for (const json &flow : *flows)
+            sample.add(flow);
+        return sample;
     }
-    auto answer = client->call("flows", {{"filter", json::object()}});
+    const auto answer =
+        client->call_each("flows", {{"filter", json::object()}}, [&](const json &flow) { sample.add(flow); });
     if (!answer)
         return tl::unexpected(answer.error());
-    return Sample{std::move(answer->data), Clock::now()};
+    return sample;
 }
 
 /// Keys without echo and without waiting for a line; put back at the end, also after a signal.
@@ -158,30 +157,26 @@ std::string clipped(const std::string &text, std::size_t columns)
     return out;
 }
 
-int live_view(const Call &call, Sample before)
+int live_view(const Call &call, TopSample now)
 {
     std::signal(SIGTERM, on_signal);
     std::signal(SIGHUP, on_signal);
     const Terminal terminal;
-    double seconds = 0;
-    Sample now = before;
     *call.out << "\033[2J";
     for (;;) {
         const auto size = window();
         std::ostringstream page;
-        view_top(page, top_rows(before.flows, now.flows, seconds), size.ws_row > 5 ? size.ws_row - 5U : 1U,
-                 call.output.colour);
+        view_top(page, now, size.ws_row > 5 ? size.ws_row - 5U : 1U, call.output.colour);
         page << "\nq: quit\n";
         *call.out << "\033[H" << clipped(page.str(), size.ws_col) << "\033[J" << std::flush;
         if (quit_within(kPeriod))
             break;
-        auto next = take(call);
+        auto next = take(call, &now);
         if (!next) {
             *call.out << "\r\n" << std::flush;
             return report(call, next.error());
         }
-        before = std::exchange(now, std::move(*next));
-        seconds = std::chrono::duration<double>(now.at - before.at).count();
+        now = std::move(*next);
     }
     *call.out << "\r\n" << std::flush;
     return 0;
@@ -189,31 +184,51 @@ int live_view(const Call &call, Sample before)
 
 } // namespace
 
-json top_rows(const json &before, const json &now, double seconds)
+TopSample::TopSample(TopSample *before, double seconds)
+    : at_(Clock::now()), before_(before ? std::move(before->counted_) : Counted{}), seconds_(seconds)
 {
-    std::map<std::uint64_t, const json *> old;
-    for (const auto &flow : before)
-        old[counter(flow, "/id")] = &flow;
-    json rows = json::array();
-    for (const auto &flow : now) {
-        const auto it = old.find(counter(flow, "/id"));
-        auto both = direction_rows(flow);
-        for (std::size_t i = 0; i < both.size(); i++) {
-            const auto &then =
-                it == old.end() ? value_at(json(), "/x") : value_at(*it->second, i == 0 ? "/orig" : "/reply");
-            auto &row = both[i];
-            row["pps"] = rate(counter(row, "/packets"), counter(then, "/packets"), seconds);
-            row["bps"] = 8 * rate(counter(row, "/bytes"), counter(then, "/bytes"), seconds);
-            rows.push_back(std::move(row));
-        }
-    }
-    std::stable_sort(rows.begin(), rows.end(), [](const json &a, const json &b) {
-        return a["bps"].get<double>() > b["bps"].get<double>();
-    });
-    return rows;
+    if (before && seconds <= 0)
+        seconds_ = std::chrono::duration<double>(at_ - before->at_).count();
 }
 
-void view_top(std::ostream &out, const json &rows, std::size_t limit, bool colour)
+void TopSample::add(const json &flow)
+{
+    const std::uint64_t id = counter(flow, "/id");
+    const auto then = before_.find(id);
+    auto both = direction_rows(flow);
+    for (std::size_t i = 0; i < both.size() && i < 2; i++) {
+        json &row = both[i];
+        Counts &counts = counted_[id][i];
+        counts = {counter(row, "/packets"), counter(row, "/bytes")};
+        const Counts old = then == before_.end() ? Counts{} : then->second[i];
+        row["pps"] = rate(counts.packets, old.packets, seconds_);
+        row["bps"] = 8 * rate(counts.bytes, old.bytes, seconds_);
+        pps_ += row["pps"].get<double>();
+        bps_ += row["bps"].get<double>();
+        live_ += row["state"] == "live" ? 1 : 0;
+        directions_++;
+        rows_.push_back(std::move(row));
+    }
+    if (rows_.size() >= 2 * kKeep)
+        keep_busiest();
+}
+
+void TopSample::keep_busiest()
+{
+    std::stable_sort(rows_.begin(), rows_.end(), [](const json &a, const json &b) {
+        return a["bps"].get<double>() > b["bps"].get<double>();
+    });
+    if (rows_.size() > kKeep)
+        rows_.resize(kKeep);
+}
+
+json TopSample::rows()
+{
+    keep_busiest();
+    return rows_;
+}
+
+void view_top(std::ostream &out, TopSample &sample, std::size_t limit, bool colour)
 {
     static const std::vector<Column> columns{
         {"STATE", "/state", plain, false, false, paint_state},
@@ -225,17 +240,9 @@ void view_top(std::ostream &out, const json &rows, std::size_t limit, bool colou
         {"PACKETS", "/pps", per_second, true},
         {"IDLE", "/idle_s", span, true},
     };
-    double bps = 0;
-    double pps = 0;
-    std::size_t live = 0;
-    for (const auto &row : rows) {
-        bps += row["bps"].get<double>();
-        pps += row["pps"].get<double>();
-        live += row["state"] == "live" ? 1 : 0;
-    }
-    out << fmt::format("{} directions live of {}, {} and {} packets/s on the fast path\n\n", live,
-                       rows.size(), bits(bps), amount(pps));
-    auto shown = rows;
+    out << fmt::format("{} directions live of {}, {} and {} packets/s on the fast path\n\n", sample.live(),
+                       sample.directions(), bits(sample.bps()), amount(sample.pps()));
+    auto shown = sample.rows();
     if (shown.size() > limit)
         shown.erase(shown.begin() + static_cast<std::ptrdiff_t>(limit), shown.end());
     render_table(out, columns, shown, colour);
@@ -243,7 +250,7 @@ void view_top(std::ostream &out, const json &rows, std::size_t limit, bool colou
 
 int cmd_top(const Call &call)
 {
-    auto first = take(call);
+    auto first = take(call, nullptr);
     if (!first) {
         auto error = first.error();
         error.why = error.what + ": " + error.why;
@@ -254,12 +261,13 @@ int cmd_top(const Call &call)
         return live_view(call, std::move(*first));
     // Once, with the rates of one period.
     poll(nullptr, 0, static_cast<int>(kPeriod.count()));
-    const auto second = take(call);
+    auto second = take(call, &*first);
     if (!second)
         return report(call, second.error());
-    const double seconds = std::chrono::duration<double>(second->at - first->at).count();
-    emit(*call.out, call.output, top_rows(first->flows, second->flows, seconds),
-         [](std::ostream &out, const json &rows, bool colour) { view_top(out, rows, rows.size(), colour); });
+    if (call.output.format == Format::text)
+        view_top(*call.out, *second, TopSample::kKeep, call.output.colour);
+    else
+        emit(*call.out, call.output, second->rows(), nullptr);
     return 0;
 }
 

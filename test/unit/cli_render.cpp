@@ -208,7 +208,16 @@ TEST_CASE("top: rates, busiest first; a number that begins anew is no negative r
     now[0]["orig"]["packets"] = 1010;
     now[1]["reply"]["bytes"] = 128000 + 9000;
     now[1]["orig"]["bytes"] = 0;
-    const auto rows = top_rows(before, now, 2);
+    const auto sample = [](const json &flows, TopSample *earlier, double seconds) {
+        TopSample out(earlier, seconds);
+        for (const json &one : flows)
+            out.add(one);
+        return out;
+    };
+    TopSample first = sample(before, nullptr, 0);
+    CHECK(first.rows()[0]["bps"] == 0.0);
+    TopSample second = sample(now, &first, 2);
+    const auto rows = second.rows();
     REQUIRE(rows.size() == 4);
     CHECK(rows[0]["id"] == 18);
     CHECK(rows[0]["bps"] == 36000.0);
@@ -216,9 +225,28 @@ TEST_CASE("top: rates, busiest first; a number that begins anew is no negative r
     CHECK(rows[1]["pps"] == 5.0);
     CHECK(rows[3]["bps"] == 0.0);
     std::ostringstream out;
-    view_top(out, rows, 1, false);
+    view_top(out, second, 1, false);
     CHECK_THAT(out.str(), Catch::Contains("4 directions live of 4, 40.0kbit/s and 5 packets/s"));
     CHECK_THAT(out.str(), Catch::Contains("36.0kbit/s"));
     CHECK_THAT(out.str(), !Catch::Contains("4.00kbit/s"));
-    CHECK(top_rows(json::array(), now, 0)[0]["bps"] == 0.0);
+}
+
+TEST_CASE("top keeps the busiest rows and counts all", "[cli]")
+{
+    constexpr int kFlows = 30000;
+    TopSample first(nullptr), second(&first, 1);
+    for (int i = 0; i < kFlows; i++) {
+        json one = flow();
+        one["id"] = i;
+        one["reply"]["bytes"] = 0;
+        one["orig"]["bytes"] = 1000 + i * 7919 % kFlows;
+        second.add(one);
+    }
+    CHECK(second.directions() == 2 * kFlows);
+    CHECK(second.bps() == 8.0 * (1000.0 * kFlows + (kFlows - 1.0) * kFlows / 2));
+    const auto rows = second.rows();
+    REQUIRE(rows.size() == TopSample::kKeep);
+    for (std::size_t i = 0; i < rows.size(); i++)
+        if (rows[i]["bps"] != 8.0 * (1000.0 + kFlows - 1.0 - static_cast<double>(i)))
+            FAIL("row " << i);
 }
