@@ -44,6 +44,8 @@ class Road:
                 }
                 chain post { type nat hook postrouting priority srcnat; oifname "rb" masquerade; }
             }""")
+        if path == "tracked":  # as a router has it that ftctl is of use to
+            lab["R"].nft("table ip bench { chain i { type filter hook input priority 0; ct state established accept; } }")
         if path == "ftctl-tc":
             lab.attach("ra", "rb", mode="tc")
         elif path == "attached":
@@ -123,8 +125,9 @@ def udp(rounds, _flows):
 
 
 def local(rounds, _flows):
-    """TCP that ends on the router, ftctl attached (hook: auto) or not there at all."""
-    return rounds_of("tcp-local", "Gbit/s", ("none", "attached"), "R", "192.0.2.1", "tcp", rounds)
+    """TCP that ends on the router: nothing there, connections tracked without ftctl, ftctl attached (auto; it has
+    them tracked)."""
+    return rounds_of("tcp-local", "Gbit/s", ("none", "tracked", "attached"), "R", "192.0.2.1", "tcp", rounds)
 
 
 def local_rpf(rounds, _flows):
