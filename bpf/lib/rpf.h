@@ -53,13 +53,13 @@ struct {
  * not be the same any more. Per CPU, and used in softirq: nobody else writes to an entry.
  */
 struct rpf_recent {
-	__u32 src; /* be; of the packet */
-	__u32 dst; /* be */
-	__u32 ifindex;
+	__u32 src;     /* be; of the packet */
+	__u32 dst;     /* be */
+	__u32 ifindex; /* 0: never used */
 	__u8 mode;
 	__u8 proto;
 	__u8 tos;
-	__u8 used;
+	__u8 pad;
 	__u32 gen;
 	__u32 last; /* ticks */
 };
@@ -95,10 +95,10 @@ static __always_inline bool rpf_found_lately(struct context *ctx, const struct p
 	    pkt->key.pppoe)
 		return false;
 	recent = rpf_recent_get(pkt->key.src.w[0], pkt->key.dst.w[0]);
-	return recent && recent->used && recent->src == pkt->key.src.w[0] &&
-	       recent->dst == pkt->key.dst.w[0] && recent->ifindex == cfg_ifindex && recent->mode == mode &&
-	       recent->proto == pkt->proto && recent->tos == pkt->tos &&
-	       ticks(now) - recent->last < RPF_RECENT_TICKS && recent->gen == ctx_route_gen(ctx);
+	return recent && recent->src == pkt->key.src.w[0] && recent->dst == pkt->key.dst.w[0] &&
+	       recent->ifindex == cfg_ifindex && recent->mode == mode && recent->proto == pkt->proto &&
+	       recent->tos == pkt->tos && ticks(now) - recent->last < RPF_RECENT_TICKS &&
+	       recent->gen == ctx_route_gen(ctx);
 }
 
 /* `gen`: from before the route was asked for. */
@@ -118,7 +118,6 @@ static __always_inline void rpf_found_now(const struct headers *h, __u32 mode, _
 			.mode = (__u8)mode,
 			.proto = h->proto,
 			.tos = h->tos,
-			.used = 1,
 			.gen = gen,
 			.last = ticks(clock_now(cfg)),
 		};

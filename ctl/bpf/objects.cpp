@@ -23,10 +23,12 @@ bool kernel_has_kfuncs()
     return has;
 }
 
-// What SKELETON__open() does, with another object's bytes.
+// SKELETON__open(), or what it does with another object's bytes.
 template <typename Skeleton>
-Skeleton *open_with(int (*create)(Skeleton *), const void *bytes, std::size_t size)
+Skeleton *open_either(int (*create)(Skeleton *), const void *(*old_bytes)(std::size_t *))
 {
+    if (kernel_has_kfuncs())
+        return Skeleton::open();
     auto *skeleton = static_cast<Skeleton *>(std::calloc(1, sizeof(Skeleton))); // destroy() frees it
     if (skeleton == nullptr) {
         errno = ENOMEM;
@@ -34,8 +36,7 @@ Skeleton *open_with(int (*create)(Skeleton *), const void *bytes, std::size_t si
     }
     int err = create(skeleton);
     if (err == 0) {
-        skeleton->skeleton->data = bytes;
-        skeleton->skeleton->data_sz = size;
+        skeleton->skeleton->data = old_bytes(&skeleton->skeleton->data_sz);
         err = bpf_object__open_skeleton(skeleton->skeleton, nullptr);
     }
     if (err == 0)
@@ -50,21 +51,13 @@ Skeleton *open_with(int (*create)(Skeleton *), const void *bytes, std::size_t si
 template <>
 ftctl_xdp *open_object<ftctl_xdp>()
 {
-    if (kernel_has_kfuncs())
-        return ftctl_xdp__open();
-    std::size_t size = 0;
-    const void *bytes = ftctl_xdp_old__elf_bytes(&size);
-    return open_with<ftctl_xdp>(ftctl_xdp__create_skeleton, bytes, size);
+    return open_either<ftctl_xdp>(ftctl_xdp__create_skeleton, ftctl_xdp_old__elf_bytes);
 }
 
 template <>
 ftctl_tc *open_object<ftctl_tc>()
 {
-    if (kernel_has_kfuncs())
-        return ftctl_tc__open();
-    std::size_t size = 0;
-    const void *bytes = ftctl_tc_old__elf_bytes(&size);
-    return open_with<ftctl_tc>(ftctl_tc__create_skeleton, bytes, size);
+    return open_either<ftctl_tc>(ftctl_tc__create_skeleton, ftctl_tc_old__elf_bytes);
 }
 
 } // namespace ftctl::bpf
