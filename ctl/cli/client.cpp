@@ -106,7 +106,7 @@ class ElementScanner {
             } else if (depth_ == 0 && c == ']') {
                 text.erase(0, at_ + 1);
                 return true;
-            } else if (depth_ == 0 && c != ',') {
+            } else if (depth_ == 0 && c != ',' && c != ' ') {
                 return std::nullopt;
             }
         }

@@ -222,6 +222,8 @@ void Server::next_elements(Client &c)
     if (!text.empty()) {
         c.out.append(text, c.first_element ? 1 : 0); // without the comma
         c.first_element = false;
+    } else if (more) {
+        c.out += ' '; // a long search is no silence: neither end gives up
     }
     if (!more) {
         c.elements = nullptr;

@@ -70,6 +70,13 @@ TEST_CASE("a large array is made while its reader reads", "[control]")
     CHECK(slow.receive(*server)["data"]["n"] == 1);
     CHECK(slow.closed(*server));
 
+    // nothing to tell for longer than an idle client is kept
+    ControlServer::Options brief;
+    brief.idle = std::chrono::milliseconds(80);
+    auto searching = serve(dir.path + "/dir/s", brief);
+    RawClient patient(dir.path + "/dir/s");
+    CHECK(patient.ask(*searching, R"({"cmd":"search"})") == json{{"ok", true}, {"data", {{{"n", 1}}}}});
+
     RawClient leaver(dir.path + "/s");
     leaver.send_text(*server, "{\"cmd\":\"many\",\"n\":100000}\n");
     CHECK(other.ask(*server, R"({"cmd":"echo"})")["ok"] == true);

@@ -131,14 +131,21 @@ class RawClient {
     bool closed_ = false;
 };
 
-/// Answers "echo" with the request, "many" with n elements without every eleventh, "big" with many bytes,
-/// "part" in part, "no" with an error.
+/// Answers "echo" with the request, "search" with one after a time, "many" with n elements without every
+/// eleventh, "big" with many bytes, "part" in part, "no" with an error.
 inline Reply handler(const nlohmann::json &request)
 {
     Reply reply;
     const auto cmd = request.at("cmd").get<std::string>();
     if (cmd == "echo")
         reply.data = request;
+    else if (cmd == "search") // ... for a quarter of a second
+        reply.elements = [n = 0](std::string &text) mutable {
+            usleep(5000);
+            if (++n == 50)
+                text += R"(,{"n":1})";
+            return n < 50;
+        };
     else if (cmd == "many") // some pieces are empty, and text is what brackets are looked for in
         reply.elements = [n = 0, want = request.value("n", 0)](std::string &text) mutable {
             for (int i = 0; i < 7 && n < want && n % 11 != 10; i++, n++)
