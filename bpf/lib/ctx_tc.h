@@ -50,11 +50,11 @@ static __always_inline __u32 ctx_len(struct __sk_buff *skb)
 }
 
 /* Where KERNEL_HAS_CTX. */
-static __always_inline __u32 ctx_route_gen(struct __sk_buff *skb)
+static __always_inline bool ctx_route_gen(struct __sk_buff *skb, bool v6, __u32 *gen)
 {
 	struct sk_buff *buffer = bpf_cast_to_kern_ctx(skb);
 
-	return kernel_route_gen(buffer->dev);
+	return kernel_route_gen(buffer->dev, v6, gen);
 }
 
 /* Makes the first `len` bytes linear. Only what is needed: payload stays in its pages. */

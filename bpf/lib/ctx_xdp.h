@@ -44,11 +44,11 @@ static __always_inline __u32 ctx_len(struct xdp_md *ctx)
 }
 
 /* Where KERNEL_HAS_CTX. */
-static __always_inline __u32 ctx_route_gen(struct xdp_md *ctx)
+static __always_inline bool ctx_route_gen(struct xdp_md *ctx, bool v6, __u32 *gen)
 {
 	struct xdp_buff *xdp = bpf_cast_to_kern_ctx(ctx);
 
-	return kernel_route_gen(xdp->rxq->dev);
+	return kernel_route_gen(xdp->rxq->dev, v6, gen);
 }
 
 /* Headers are in the linear part or the packet is not ours. */

@@ -22,9 +22,17 @@ struct flow_ref {
  */
 #define FLOW_LOOKUP(map, key)                                                                                \
 	({                                                                                                   \
-		void *__found = bpf_map_lookup_elem(&(map), key);                                            \
+		void *__found = bpf_map_lookup_elem(map, key);                                               \
 		asm volatile("" : "+r"(__found));                                                            \
 		__found;                                                                                     \
+	})
+
+/* No flow of that shape has come yet: there is no map. */
+#define FLOW_LOOKUP_INNER(outer, key)                                                                        \
+	({                                                                                                   \
+		__u32 __first = 0;                                                                           \
+		void *__inner = FLOW_LOOKUP(&(outer), &__first);                                             \
+		__inner ? FLOW_LOOKUP(__inner, key) : NULL;                                                  \
 	})
 
 static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct flow_ref *ref)
@@ -39,18 +47,18 @@ static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct fl
 	switch (ftctl_shape_of(tuple)) {
 	case FTCTL_SHAPE_4:
 		ftctl_key4_of(tuple, &key.k4);
-		ref->flow = FLOW_LOOKUP(flow4, &key.k4);
+		ref->flow = FLOW_LOOKUP(&flow4, &key.k4);
 		return ref->flow;
 	case FTCTL_SHAPE_4T:
 		ftctl_key4t_of(tuple, &key.k4t);
-		ref->flow = FLOW_LOOKUP(flow4t, &key.k4t);
+		ref->flow = FLOW_LOOKUP_INNER(outer_flow4t, &key.k4t);
 		return ref->flow;
 	case FTCTL_SHAPE_6:
 		ftctl_key6_of(tuple, &key.k6);
-		ref->v6 = FLOW_LOOKUP(flow6, &key.k6);
+		ref->v6 = FLOW_LOOKUP_INNER(outer_flow6, &key.k6);
 		break;
 	default:
-		ref->v6 = FLOW_LOOKUP(flowx, tuple);
+		ref->v6 = FLOW_LOOKUP_INNER(outer_flowx, tuple);
 		break;
 	}
 	if (!ref->v6)

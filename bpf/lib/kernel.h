@@ -38,9 +38,25 @@ struct netns_ipv4 {
 	atomic_t rt_genid;
 } __attribute__((preserve_access_index));
 
+struct rt6_statistics {
+	__u32 fib_discarded_routes;
+} __attribute__((preserve_access_index));
+
+struct fib_rules_ops {
+	__u32 fib_rules_seq;
+} __attribute__((preserve_access_index));
+
+struct netns_ipv6 {
+	struct rt6_statistics *rt6_stats;
+	bool fib6_has_custom_rules;
+	struct fib_rules_ops *fib6_rules_ops;
+	atomic_t fib6_sernum;
+} __attribute__((preserve_access_index));
+
 struct net {
 	__u64 net_cookie;
 	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;
 } __attribute__((preserve_access_index));
 
 typedef struct {
@@ -77,13 +93,27 @@ enum {
 };
 
 /*
- * A number that the kernel changes with every change of IPv4 routes, rules, addresses and devices that may
- * change the result of a lookup (rt_cache_flush()): its own routes in sockets are valid as long as it is the
- * same. IPv6 has no such number: a route that goes does not change fib6_sernum.
+ * A number that is another one after every change of routes, rules, addresses and devices that may change
+ * the result of a lookup. false: there is none.
+ *
+ * IPv4: rt_cache_flush() makes it; the kernel's own routes in sockets are valid as long as it is the same.
+ *
+ * IPv6 has four that only ever grow, and so does their sum: routes added and replaced (fib6_new_sernum()),
+ * routes gone (fib6_del_route()), rules gone, and, for devices that have both families, IPv4's. A rule counts
+ * before it is in place (fib_newrule()), so that with rules of the operator's nothing is known.
  */
-static __always_inline __u32 kernel_route_gen(const struct net_device *dev)
+static __always_inline bool kernel_route_gen(const struct net_device *dev, bool v6, __u32 *gen)
 {
-	return (__u32)dev->nd_net.net->ipv4.rt_genid.counter;
+	const struct net *net = dev->nd_net.net;
+
+	*gen = (__u32)net->ipv4.rt_genid.counter;
+	if (!v6)
+		return true;
+	if (!bpf_core_field_exists(net->ipv6.fib6_rules_ops) || net->ipv6.fib6_has_custom_rules)
+		return false;
+	*gen += (__u32)net->ipv6.fib6_sernum.counter + net->ipv6.rt6_stats->fib_discarded_routes +
+		net->ipv6.fib6_rules_ops->fib_rules_seq;
+	return true;
 }
 
 #endif

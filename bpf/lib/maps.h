@@ -49,7 +49,10 @@ static __always_inline __u64 clock_now(const struct ftctl_config *cfg)
 	return bpf_jiffies64() * cfg->tick_ns + cfg->clock_ns;
 }
 
-/* One map per key shape: a plain flow does not pay for the size of a tunnel's key. */
+/*
+ * One map per key shape: a plain flow does not pay for the size of a tunnel's key. All but flow4 are made
+ * when the first flow of that shape comes, and put into the outer map; no other ever takes its place.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -57,29 +60,25 @@ struct {
 	__type(value, struct ftctl_flow);
 } flow4 SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct ftctl_key4t);
-	__type(value, struct ftctl_flow);
-} flow4t SEC(".maps");
+#define FLOW_INNER_MAP(inner, outer, key_type, flow_type)                                                    \
+	/* sizes, not types: of types that only an inner map mentions clang keeps nothing but the name */    \
+	struct inner {                                                                                       \
+		__uint(type, BPF_MAP_TYPE_HASH);                                                             \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                                        \
+		__uint(max_entries, 1);                                                                      \
+		__uint(key_size, sizeof(key_type));                                                          \
+		__uint(value_size, sizeof(flow_type));                                                       \
+	};                                                                                                   \
+	struct {                                                                                             \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                                    \
+		__uint(max_entries, 1);                                                                      \
+		__type(key, __u32);                                                                          \
+		__array(values, struct inner);                                                               \
+	} outer SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct ftctl_key6);
-	__type(value, struct ftctl_flow6);
-} flow6 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1024);
-	__type(key, struct ftctl_tuple);
-	__type(value, struct ftctl_flow6);
-} flowx SEC(".maps");
+FLOW_INNER_MAP(flow4t, outer_flow4t, struct ftctl_key4t, struct ftctl_flow);
+FLOW_INNER_MAP(flow6, outer_flow6, struct ftctl_key6, struct ftctl_flow6);
+FLOW_INNER_MAP(flowx, outer_flowx, struct ftctl_tuple, struct ftctl_flow6);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -11,6 +11,7 @@
 
 #include <ftctl/fib_can_skip.h>
 
+#include "flow.h"
 #include "headers.h"
 #include "kernel.h"
 
@@ -49,17 +50,17 @@ struct {
 } broadcasts SEC(".maps");
 
 /*
- * Routes back that were found lately, by what they were asked with. IPv4 only: the kernel says when they may
- * not be the same any more. Per CPU, and used in softirq: nobody else writes to an entry.
+ * Routes back that were found lately, by what they were asked with, as long as the kernel says that they are
+ * the same (kernel_route_gen()). Per CPU, and used in softirq: nobody else writes to an entry.
  */
 struct rpf_recent {
-	__u32 src;     /* be; of the packet */
-	__u32 dst;     /* be */
+	struct ftctl_addr src; /* of the packet */
+	struct ftctl_addr dst;
 	__u32 ifindex; /* 0: never used */
 	__u8 mode;
 	__u8 proto;
 	__u8 tos;
-	__u8 pad;
+	__u8 family;
 	__u32 gen;
 	__u32 last; /* ticks */
 };
@@ -75,11 +76,22 @@ struct {
 	__type(value, struct rpf_recent);
 } rpf_recent SEC(".maps");
 
-static __always_inline struct rpf_recent *rpf_recent_get(__u32 src, __u32 dst)
+static __always_inline struct rpf_recent *rpf_recent_get(const struct ftctl_addr *src,
+							 const struct ftctl_addr *dst, bool v6)
 {
-	__u32 index = ((src ^ (dst << 16 | dst >> 16)) * 0x9e3779b1U) >> (32 - RPF_RECENT_SHIFT);
+	__u32 s = src->w[0], d = dst->w[0], index;
 
+	if (v6) {
+		s ^= src->w[1] ^ (src->w[2] << 8) ^ src->w[3];
+		d ^= dst->w[1] ^ (dst->w[2] << 8) ^ dst->w[3];
+	}
+	index = ((s ^ (d << 16 | d >> 16)) * 0x9e3779b1U) >> (32 - RPF_RECENT_SHIFT);
 	return bpf_map_lookup_elem(&rpf_recent, &index);
+}
+
+static __always_inline __u32 rpf_multipath(bool v6)
+{
+	return v6 ? FTCTL_MULTIPATH_6 : FTCTL_MULTIPATH_4;
 }
 
 /* The route back of this packet, which no flow knows, was found less than a second ago? */
@@ -88,17 +100,18 @@ static __always_inline bool rpf_found_lately(struct context *ctx, const struct p
 					     __u64 now)
 {
 	const struct rpf_recent *recent;
-	__u32 mode = slot->rpf;
+	__u32 mode = slot->rpf, gen;
+	bool v6 = packet_v6(pkt);
 
-	if (!RPF_RECENT_KNOWN || packet_v6(pkt) || (mode & FTCTL_RPF_UNSURE) ||
-	    (cfg->multipath & FTCTL_MULTIPATH_4) || pkt->key.tunnel || pkt->key.vlan[0].proto ||
-	    pkt->key.pppoe)
+	if (!RPF_RECENT_KNOWN || (mode & FTCTL_RPF_UNSURE) || (cfg->multipath & rpf_multipath(v6)) ||
+	    pkt->key.tunnel || pkt->key.vlan[0].proto || pkt->key.pppoe)
 		return false;
-	recent = rpf_recent_get(pkt->key.src.w[0], pkt->key.dst.w[0]);
-	return recent && recent->src == pkt->key.src.w[0] && recent->dst == pkt->key.dst.w[0] &&
+	recent = rpf_recent_get(&pkt->key.src, &pkt->key.dst, v6);
+	return recent && addr_equal(&recent->src, &pkt->key.src) && addr_equal(&recent->dst, &pkt->key.dst) &&
 	       recent->ifindex == cfg_ifindex && recent->mode == mode && recent->proto == pkt->proto &&
-	       recent->tos == pkt->tos && ticks(now) - recent->last < RPF_RECENT_TICKS &&
-	       recent->gen == ctx_route_gen(ctx);
+	       recent->tos == pkt->tos && recent->family == pkt->key.family &&
+	       ticks(now) - recent->last < RPF_RECENT_TICKS && ctx_route_gen(ctx, v6, &gen) &&
+	       recent->gen == gen;
 }
 
 /* `gen`: from before the route was asked for. */
@@ -107,13 +120,12 @@ static __always_inline void rpf_found_now(const struct headers *h, __u32 mode, _
 {
 	struct rpf_recent *recent;
 
-	if (!RPF_RECENT_KNOWN || h->family != 4)
-		return;
-	recent = rpf_recent_get(h->src.w[0], h->dst.w[0]);
+	recent = rpf_recent_get(&h->src, &h->dst, h->family == 6);
 	if (recent)
 		*recent = (struct rpf_recent){
-			.src = h->src.w[0],
-			.dst = h->dst.w[0],
+			.src = h->src,
+			.dst = h->dst,
+			.family = h->family,
 			.ifindex = cfg_ifindex,
 			.mode = (__u8)mode,
 			.proto = h->proto,
@@ -265,7 +277,7 @@ static __always_inline enum rpf_answer rpf_ask(struct context *ctx, struct heade
 	if (answer != RPF_FOUND || !(mode & FTCTL_RPF_STRICT) || room->fib.ifindex == cfg_ifindex)
 		return answer;
 	/* One of several next hops came out; could this device be another one? */
-	if ((cfg->multipath & (h->family == 4 ? FTCTL_MULTIPATH_4 : FTCTL_MULTIPATH_6)) &&
+	if ((cfg->multipath & rpf_multipath(h->family == 6)) &&
 	    rpf_route(ctx, room, cfg_ifindex, BPF_FIB_LOOKUP_OUTPUT) != RPF_MISSING)
 		return RPF_CANNOT_TELL;
 	return RPF_MISSING;
@@ -282,8 +294,8 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct ftctl_slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
 	enum rpf_answer answer;
+	bool local, known;
 	__u32 gen = 0;
-	bool local;
 
 	/* what the stack throws away before it looks at the source is its own */
 	if (!room || !cfg || !slot || reason == FTCTL_R_OTHER_HOST || reason == FTCTL_R_BAD_CHECKSUM)
@@ -298,11 +310,11 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	local = cfg->local[bit / 32 & (FTCTL_LOCAL_BITS / 32 - 1)] >> (bit & 31) & 1;
 	if (local && rpf_socket_skips(ctx, room))
 		return reason;
-	if (RPF_RECENT_KNOWN)
-		gen = ctx_route_gen(ctx);
+	known = RPF_RECENT_KNOWN && ctx_route_gen(ctx, room->ip.family == 6, &gen);
 	answer = rpf_ask(ctx, room, cfg, mode);
 	if (answer == RPF_FOUND) {
-		rpf_found_now(&room->ip, mode, gen, cfg);
+		if (known)
+			rpf_found_now(&room->ip, mode, gen, cfg);
 		return reason;
 	}
 	if (answer == RPF_CANNOT_TELL)

@@ -62,20 +62,6 @@ FlowEntry entry_of(const ftctl_tuple &key, const ftctl_flow6 &flow)
     return {key, flow.flow, flow.new_src, flow.new_dst};
 }
 
-MapId map_of(ftctl_shape shape)
-{
-    switch (shape) {
-    case FTCTL_SHAPE_4:
-        return MapId::flow4;
-    case FTCTL_SHAPE_4T:
-        return MapId::flow4t;
-    case FTCTL_SHAPE_6:
-        return MapId::flow6;
-    default:
-        return MapId::flowx;
-    }
-}
-
 // What bpf(2) is given: the key and the value in their map's own layout.
 struct Packed {
     explicit Packed(const ftctl_tuple &tuple) : shape(ftctl_shape_of(&tuple))
@@ -178,6 +164,8 @@ Result<bool> walk_by_key(int fd, std::uint32_t max_entries,
 template <typename Key, typename Flow>
 Result<bool> walk(int fd, std::uint32_t max_entries, const std::function<bool(const FlowEntry &)> &handler)
 {
+    if (fd < 0) // there was no such flow yet
+        return true;
     auto done = walk_in_batches<Key, Flow>(fd, handler);
     // EINVAL, ENOTSUPP (524): no batch operations for this kind of map
     if (!done && (done.error().err == EINVAL || done.error().err == 524))
@@ -203,7 +191,9 @@ Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
     Packed packed(entry.key);
     packed.value = {entry.flow, entry.new_src, entry.new_dst};
-    if (bpf_map_update_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value, BPF_NOEXIST) != 0)
+    if (auto made = maps_.need_flow_map(packed.shape); !made)
+        return made;
+    if (bpf_map_update_elem(maps_.flow_fd(packed.shape), &packed.key, &packed.value, BPF_NOEXIST) != 0)
         return fail_errno("insert a flow", errno, errno == E2BIG ? "raise limits.flows" : "");
     return {};
 }
@@ -211,9 +201,10 @@ Status DatapathImpl::flow_insert(const FlowEntry &entry)
 Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &key)
 {
     Packed packed(key);
-    if (bpf_map_lookup_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value) == 0)
+    const int fd = maps_.flow_fd(packed.shape);
+    if (fd >= 0 && bpf_map_lookup_elem(fd, &packed.key, &packed.value) == 0)
         return packed.entry(key);
-    if (errno == ENOENT)
+    if (fd < 0 || errno == ENOENT)
         return std::nullopt;
     return fail_errno("look up a flow", errno);
 }
@@ -222,9 +213,10 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &ke
 {
     // In one step: between a lookup and a delete packets would be lost to the count.
     Packed packed(key);
-    if (bpf_map_lookup_and_delete_elem(maps_.fd(map_of(packed.shape)), &packed.key, &packed.value) == 0)
+    const int fd = maps_.flow_fd(packed.shape);
+    if (fd >= 0 && bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
         return packed.entry(key);
-    if (errno == ENOENT)
+    if (fd < 0 || errno == ENOENT)
         return std::nullopt;
     return fail_errno("remove a flow", errno);
 }
@@ -273,7 +265,7 @@ Status DatapathImpl::flow_edit(const ftctl_flow_edit &edit)
 Status DatapathImpl::flow_each(const std::function<bool(const FlowEntry &)> &handler)
 {
     const std::uint32_t entries = maps_.flow_entries();
-    const auto in = [this](ftctl_shape shape) { return maps_.fd(map_of(shape)); };
+    const auto in = [this](ftctl_shape shape) { return maps_.flow_fd(shape); };
     Result<bool> more = walk<ftctl_key4, ftctl_flow>(in(FTCTL_SHAPE_4), entries, handler);
     if (more && *more)
         more = walk<ftctl_key4t, ftctl_flow>(in(FTCTL_SHAPE_4T), entries, handler);

@@ -24,6 +24,15 @@ constexpr std::uint32_t kMmapable = BPF_F_MMAPABLE;
 constexpr std::uint32_t kNoPrealloc = BPF_F_NO_PREALLOC;
 constexpr std::uint32_t kEgressDevices = 256;
 
+// Not every machine has tunnels, IPv6 or tags, and the buckets alone are 16 bytes for each entry there could
+// be: these maps are made when the first such flow comes, and their entries as they are needed.
+constexpr MapSpec kFlow4t = {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), sizeof(ftctl_flow),
+                             0,        kNoPrealloc};
+constexpr MapSpec kFlow6 = {"flow6", BPF_MAP_TYPE_HASH, sizeof(ftctl_key6), sizeof(ftctl_flow6),
+                            0,       kNoPrealloc};
+constexpr MapSpec kFlowx = {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_tuple), sizeof(ftctl_flow6),
+                            0,       kNoPrealloc};
+
 // The early filter's maps are made with each rule set; what holds them has room for two sets.
 constexpr std::uint32_t kFilterSets = 2;
 constexpr std::uint32_t kAnySize = BPF_F_INNER_MAP;
@@ -43,10 +52,9 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"slots", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_slot), FTCTL_MAX_SLOTS, kMmapable},
     {"stats", BPF_MAP_TYPE_PERCPU_ARRAY, kU32, sizeof(ftctl_stats), FTCTL_MAX_SLOTS, 0},
     {"flow4", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4), sizeof(ftctl_flow), 0, 0},
-    // Few machines have tunnels: entries on demand, so that the unused map costs its buckets only.
-    {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), sizeof(ftctl_flow), 0, kNoPrealloc},
-    {"flow6", BPF_MAP_TYPE_HASH, sizeof(ftctl_key6), sizeof(ftctl_flow6), 0, kNoPrealloc},
-    {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_tuple), sizeof(ftctl_flow6), 0, kNoPrealloc},
+    {"outer_flow4t", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow4t},
+    {"outer_flow6", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow6},
+    {"outer_flowx", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlowx},
     {"samples", BPF_MAP_TYPE_LRU_HASH, sizeof(ftctl_sample_key), sizeof(ftctl_sample), FTCTL_MAX_SAMPLES, 0},
     {"events", BPF_MAP_TYPE_RINGBUF, 0, 0, FTCTL_EVENT_RING_BYTES, 0},
     {"egress", BPF_MAP_TYPE_DEVMAP_HASH, kU32, kU32, kEgressDevices, 0},
@@ -58,6 +66,10 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"filter_rules", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, kFilterSets, 0, &kFilterRules},
     {"broadcasts", BPF_MAP_TYPE_HASH, sizeof(ftctl_broadcast), kU32, FTCTL_MAX_BROADCASTS, kNoPrealloc},
 }};
+
+constexpr std::array<std::pair<ftctl_shape, MapId>, 3> kOuterFlows = {{{FTCTL_SHAPE_4T, MapId::outer_flow4t},
+                                                                       {FTCTL_SHAPE_6, MapId::outer_flow6},
+                                                                       {FTCTL_SHAPE_X, MapId::outer_flowx}}};
 
 const char *const kMemoryHint = "the maps need memory in proportion to limits.flows and filter rules; lower "
                                 "them, or raise the memory limit";
@@ -205,11 +217,8 @@ Result<Maps> Maps::open(const std::string &dir)
         std::uint32_t entries = 0;
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
-        if (spec.max_entries == 0) {
-            if (maps.flow_entries_ != 0 && maps.flow_entries_ != entries)
-                return misfit(spec.name, "flow maps of different capacity");
+        if (spec.max_entries == 0)
             maps.flow_entries_ = entries;
-        }
         maps.fds_[i] = std::move(*fd);
         if (i == 0) {
             // before any other map is looked at
@@ -221,9 +230,58 @@ Result<Maps> Maps::open(const std::string &dir)
                 return misfit(spec.name, fmt::format("ABI {} where {} is needed", abi, FTCTL_ABI));
         }
     }
+    if (auto opened = maps.open_flow_maps(); !opened)
+        return tl::unexpected(opened.error());
     if (auto mapped = maps.map_memory(); !mapped)
         return tl::unexpected(mapped.error());
     return maps;
+}
+
+Status Maps::open_flow_maps()
+{
+    for (const auto &[shape, outer] : kOuterFlows) {
+        const MapSpec &spec = *map_spec(outer).inner;
+        const std::uint32_t first = 0;
+        std::uint32_t number = 0;
+        if (bpf_map_lookup_elem(fd(outer), &first, &number) != 0) {
+            if (errno == ENOENT)
+                continue;
+            return fail_errno(fmt::format("open map {}", spec.name), errno);
+        }
+        Fd inner(bpf_map_get_fd_by_id(number));
+        if (!inner)
+            return fail_errno(fmt::format("open map {}", spec.name), errno);
+        std::uint32_t entries = 0;
+        if (auto fits = check_pinned(spec, inner.get(), entries); !fits)
+            return fits;
+        if (entries != flow_entries_)
+            return misfit(spec.name, "flow maps of different capacity");
+        inner_.at(shape) = std::move(inner);
+    }
+    return {};
+}
+
+int Maps::flow_fd(ftctl_shape shape) const
+{
+    return shape == FTCTL_SHAPE_4 ? fd(MapId::flow4) : inner_.at(shape).get();
+}
+
+Status Maps::need_flow_map(ftctl_shape shape)
+{
+    if (flow_fd(shape) >= 0)
+        return {};
+    const auto *outer = std::ranges::find(kOuterFlows, shape, &std::pair<ftctl_shape, MapId>::first);
+    auto made = make_map(*map_spec(outer->second).inner, flow_entries_);
+    if (!made)
+        return tl::unexpected(made.error());
+    const std::uint32_t first = 0;
+    const int inner = made->get();
+    if (bpf_map_update_elem(fd(outer->second), &first, &inner, BPF_ANY) != 0)
+        return fail_errno(fmt::format("put map {} into {}", map_spec(outer->second).inner->name,
+                                      map_spec(outer->second).name),
+                          errno);
+    inner_.at(shape) = std::move(*made);
+    return {};
 }
 
 Status Maps::map_memory()

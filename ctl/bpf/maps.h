@@ -24,9 +24,9 @@ enum class MapId : std::size_t {
     slots,
     stats,
     flow4,
-    flow4t,
-    flow6,
-    flowx,
+    outer_flow4t,
+    outer_flow6,
+    outer_flowx,
     samples,
     events,
     egress,
@@ -45,7 +45,7 @@ struct MapSpec {
     bpf_map_type type;
     std::uint32_t key_size;
     std::uint32_t value_size;
-    std::uint32_t max_entries; ///< 0: chosen when the maps are made (flow maps)
+    std::uint32_t max_entries; ///< 0: chosen when the map is made (flow maps, the filter's)
     std::uint32_t flags;
     const MapSpec *inner = nullptr; ///< of arrays of maps: what their maps are like
 };
@@ -87,6 +87,10 @@ class Maps {
 
     [[nodiscard]] int fd(MapId id) const { return fds_[static_cast<std::size_t>(id)].get(); }
     [[nodiscard]] std::uint32_t flow_entries() const { return flow_entries_; }
+    /// The map of flows of that shape; -1 while it has not been made (flow4 always has).
+    [[nodiscard]] int flow_fd(ftctl_shape shape) const;
+    /// Makes it, empty, with room for flow_entries(), if there is none. Packets find it from then on.
+    Status need_flow_map(ftctl_shape shape);
 
     [[nodiscard]] ftctl_config &config() const { return *static_cast<ftctl_config *>(config_.data()); }
     [[nodiscard]] ftctl_path *paths() const { return static_cast<ftctl_path *>(paths_.data()); }
@@ -94,8 +98,10 @@ class Maps {
 
   private:
     Status map_memory();
+    Status open_flow_maps();
 
     std::array<Fd, kMapCount> fds_;
+    std::array<Fd, FTCTL_SHAPES> inner_; ///< by ftctl_shape; flow4 is in fds_
     std::uint32_t flow_entries_ = 0;
     Mapping config_;
     Mapping paths_;

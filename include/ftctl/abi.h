@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 5
+#define FTCTL_ABI 6
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -53,7 +53,7 @@ typedef __u64 ftctl_u64;
 /* A device's ifindex shares a word with the L4 protocol in the flow key. */
 #define FTCTL_MAX_IFINDEX ((1U << 24) - 1)
 
-#define FTCTL_MAX_PATHS	       65536
+#define FTCTL_MAX_PATHS	       32768
 #define FTCTL_MAX_SAMPLES      16384
 #define FTCTL_EVENT_RING_BYTES (1U << 20)
 
@@ -97,7 +97,7 @@ enum ftctl_tunnel {
 
 /*
  * One direction of one connection, as its packets arrive: everything that tells its packets from
- * others. Key of map flowx, and how the control plane names any flow.
+ * others. Key of map flowx (in outer_flowx), and how the control plane names any flow.
  */
 struct ftctl_tuple {
 	struct ftctl_addr src;
@@ -138,7 +138,7 @@ struct ftctl_key4 {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key4) == 16, "flow4 key");
 
-/* Map: flow4t. */
+/* Map: flow4t, in outer_flow4t. */
 struct ftctl_key4t {
 	struct ftctl_key4 in;
 	ftctl_u32 outer_src; /* be */
@@ -146,7 +146,7 @@ struct ftctl_key4t {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key4t) == 24, "flow4t key");
 
-/* Map: flow6. */
+/* Map: flow6, in outer_flow6. */
 struct ftctl_key6 {
 	struct ftctl_addr src;
 	struct ftctl_addr dst;

@@ -47,6 +47,23 @@ std::vector<Scenario> plain()
     return scenarios({kTcp, kUdp}, {Nat::none}, false);
 }
 
+/// What takes the way back to kClient, and what gives it back.
+using Change = std::pair<const char *, const char *>;
+
+/// Found a few times, then not any more, then found again: what was found before must not count.
+void expect_noticed(const Scenario &s, const Change &change)
+{
+    const Packet packet = from(s, kClient);
+    INFO(change.first);
+    for (int i = 0; i < 3; ++i)
+        expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+    ip(change.first);
+    expect_pass(s, packet, {FTCTL_R_RPF});
+    expect_pass(s, packet, {FTCTL_R_RPF});
+    ip(change.second);
+    expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+}
+
 } // namespace
 
 TEST_CASE("strict: the route back uses this device; loose: there is one", "[rpf]")
@@ -73,40 +90,65 @@ TEST_CASE("strict: the route back uses this device; loose: there is one", "[rpf]
 
 TEST_CASE("a change of routes, rules or addresses counts with the next packet", "[rpf]")
 {
-    // what takes the way back to 192.0.2.77, and what gives it back
-    static constexpr std::pair<const char *, const char *> kChanges[] = {
+    // IPv6 loses its addresses then
+    static constexpr Change kLink = {
+        "link set bt0 down", "link set bt0 up && ip -6 addr add 2001:db8:0:1::c000:201/120 dev bt0 nodad"};
+    static constexpr Change kChanges[] = {
         {"route add unreachable 192.0.2.77", "route del unreachable 192.0.2.77"},
         {"route add 192.0.2.64/26 dev bt1", "route del 192.0.2.64/26 dev bt1"},
-        {"rule add to 192.0.2.77 prohibit", "rule del to 192.0.2.77 prohibit"},
         {"addr del 192.0.2.1/24 dev bt0", "addr add 192.0.2.1/24 dev bt0"},
-        {"link set bt0 down", "link set bt0 up"},
+        kLink,
+    };
+    static constexpr Change kChanges6[] = {
+        {"-6 route add unreachable 2001:db8:0:1::c000:24d",
+         "-6 route del unreachable 2001:db8:0:1::c000:24d"},
+        {"-6 route add 2001:db8:0:1::c000:240/122 dev bt1",
+         "-6 route del 2001:db8:0:1::c000:240/122 dev bt1"},
+        {"-6 addr del 2001:db8:0:1::c000:201/120 dev bt0",
+         "-6 addr add 2001:db8:0:1::c000:201/120 dev bt0 nodad"},
+        kLink,
     };
     const Routes routes;
     for (const Scenario &s : plain()) {
-        if (s.reply || s.v6)
+        if (s.reply)
             continue;
         s.install();
         filter(s, kStrict);
-        const Packet packet = from(s, kClient);
-        for (const auto &[gone, back] : kChanges) {
-            INFO(gone);
-            for (int i = 0; i < 3; ++i) // what was found before must not count
-                expect_pass(s, packet, {FTCTL_R_NO_FLOW});
-            ip(gone);
-            expect_pass(s, packet, {FTCTL_R_RPF});
-            expect_pass(s, packet, {FTCTL_R_RPF});
-            ip(back);
-            expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+        if (s.v6) {
+            for (const Change &change : kChanges6)
+                expect_noticed(s, change);
+            ip("-6 route add 2001:db8:0:1::c000:24d dev bt0");
+            expect_noticed(s, {"-6 route replace 2001:db8:0:1::c000:24d dev bt1",
+                               "-6 route replace 2001:db8:0:1::c000:24d dev bt0"});
+            ip("-6 route add 2001:db8:0:1::c000:240/122 dev bt1");
+            expect_noticed(
+                s, {"-6 route del 2001:db8:0:1::c000:24d", "-6 route add 2001:db8:0:1::c000:24d dev bt0"});
+            ip("-6 route del 2001:db8:0:1::c000:240/122 dev bt1");
+            ip("-6 route del 2001:db8:0:1::c000:24d");
+        } else {
+            for (const Change &change : kChanges)
+                expect_noticed(s, change);
         }
         // what was found for one packet counts for no other
-        expect_pass(s, packet, {FTCTL_R_NO_FLOW});
+        expect_pass(s, from(s, kClient), {FTCTL_R_NO_FLOW});
         expect_pass(s, from(s, kServer), {FTCTL_R_RPF});
-        ip("rule add to 192.0.2.77 tos 0x10 prohibit");
+    }
+    // Last: once there has been a rule of IPv6, nothing is kept in that family.
+    for (const Scenario &s : plain()) {
+        if (s.reply)
+            continue;
+        s.install();
+        filter(s, kStrict);
+        const std::string to = s.v6 ? " to 2001:db8:0:1::c000:24d " : " to 192.0.2.77 ";
+        const std::string add = (s.v6 ? "-6 rule add" : "rule add") + to,
+                          del = (s.v6 ? "-6 rule del" : "rule del") + to;
+        expect_noticed(s, {(add + "prohibit").c_str(), (del + "prohibit").c_str()});
+        Packet packet = from(s, kClient);
+        ip(add + "tos 0x10 prohibit");
         expect_pass(s, packet, {FTCTL_R_NO_FLOW});
-        Packet marked = packet;
-        marked.ip.tos = 0x10;
-        expect_pass(s, marked, {FTCTL_R_RPF});
-        ip("rule del to 192.0.2.77 tos 0x10 prohibit");
+        packet.ip.tos = 0x10;
+        expect_pass(s, packet, {FTCTL_R_RPF});
+        ip(del + "tos 0x10 prohibit");
     }
 }
 

@@ -55,6 +55,20 @@ void set_age(const Scenario &s, std::uint32_t seconds)
 
 } // namespace
 
+TEST_CASE("where no flow of a shape has come yet there is no map of it", "[state]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        Rig::get().set_flow_maps(false);
+        const ftctl_tuple key = s.key();
+        if (ftctl_shape_of(&key) == FTCTL_SHAPE_4)
+            expect_fast(s, s.packet());
+        else
+            expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        Rig::get().set_flow_maps(true);
+    }
+}
+
 TEST_CASE("a packet of no flow goes to the stack", "[state]")
 {
     for (const Scenario &s : all()) {

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint32_t kTestFlows = 1024;
 constexpr std::size_t kBuffer = 16384;
+constexpr std::array kInner = {bpf::MapId::outer_flow4t, bpf::MapId::outer_flow6, bpf::MapId::outer_flowx};
 
 int print_warnings(enum libbpf_print_level level, const char *format, va_list args)
 {
@@ -127,6 +128,16 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
     impl_->share_maps(impl_->edit->obj);
     must(ftctl_edit::load(impl_->edit), "load flow_edit");
 
+    for (std::size_t i = 0; i < kInner.size(); ++i) {
+        const bpf::MapSpec &spec = *bpf::map_spec(kInner.at(i)).inner;
+        auto made = bpf::make_map(spec, kTestFlows);
+        if (!made)
+            die(spec.name, made.error().err);
+        impl_->inner.at(i) = std::move(*made);
+        impl_->maps.emplace(spec.name, impl_->inner.at(i).get());
+    }
+    set_flow_maps(true);
+
     const auto collect = [](void *context, void *data, std::size_t size) {
         ftctl_event event{};
         if (size < sizeof event)
@@ -141,6 +152,18 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
 }
 
 Rig::~Rig() = default;
+
+void Rig::set_flow_maps(bool present)
+{
+    for (std::size_t i = 0; i < kInner.size(); ++i) {
+        const int outer = impl_->map(bpf::map_spec(kInner.at(i)).name);
+        const std::uint32_t first = 0;
+        const int inner = impl_->inner.at(i).get();
+        must(present ? bpf_map_update_elem(outer, &first, &inner, BPF_ANY)
+                     : bpf_map_delete_elem(outer, &first),
+             "the flow maps");
+    }
+}
 
 Rig &Rig::get()
 {

@@ -62,6 +62,9 @@ class Rig {
     ftctl_slot slot(Device device);
     void set_egress(Device device, bool present);
 
+    /// With or without the maps of flows other than plain IPv4, as they are before the first such flow.
+    void set_flow_maps(bool present);
+
     void set_broadcast(const ftctl_broadcast &key, bool present);
     /// The early filter's rules, in the order of their ids; none: no filter. Their devices are bt0, bt1, bt2.
     void set_filter(const std::vector<FilterRule> &rules);

@@ -11,6 +11,7 @@
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 
+#include "bpf/maps.h"
 #include "bpf/objects.h"
 #include "bpf/programs.h"
 #include "bpf_run.h"
@@ -32,6 +33,7 @@ struct Rig::Impl {
     ftctl_edit *edit = nullptr;
     ring_buffer *ring = nullptr;
     std::map<std::string, int> maps; ///< the first object's; all others use them
+    std::array<Fd, 3> inner;         ///< the flow maps that the outer ones hold, also in `maps`
     std::vector<ftctl_event> events;
     int filter_counts = -1;
     std::size_t filter_rules = 0;

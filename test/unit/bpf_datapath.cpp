@@ -156,16 +156,19 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     const std::uint32_t vb = veth("vb");
     const std::string before = device_state("va") + device_state("vb");
     const Instance instance;
+    FlowEntry entry;
+    entry.key.family = 4;
+    entry.key.src.w[0] = 7;
+    FlowEntry entry6 = entry; // in a map of its own, made with it
+    entry6.key.family = 6;
     in_killed_child([&] {
         auto datapath = Datapath::open_or_create(instance.name(), {1024});
         if (!datapath)
             return false;
-        FlowEntry entry;
-        entry.key.family = 4;
-        entry.key.src.w[0] = 7;
         (*datapath)->config().gen = 1234;
         return (*datapath)->attach(va, "va", FTCTL_HOOK_XDP) &&
-               (*datapath)->attach(vb, "vb", FTCTL_HOOK_TC) && (*datapath)->flow_insert(entry);
+               (*datapath)->attach(vb, "vb", FTCTL_HOOK_TC) && (*datapath)->flow_insert(entry) &&
+               (*datapath)->flow_insert(entry6);
     });
     std::vector<Attachment> read_only;
     {
@@ -178,12 +181,11 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     CHECK(datapath->adopted());
     CHECK(datapath->max_flows() == 1024);
     CHECK(datapath->config().gen == 1234);
-    FlowEntry entry;
-    entry.key.family = 4;
-    entry.key.src.w[0] = 7;
-    const auto flow = datapath->flow_lookup(entry.key);
-    REQUIRE(flow);
-    CHECK(*flow);
+    for (const FlowEntry &each : {entry, entry6}) {
+        const auto flow = datapath->flow_lookup(each.key);
+        REQUIRE(flow);
+        CHECK(*flow);
+    }
     const auto all = datapath->attachments();
     REQUIRE(all.size() == 2);
     REQUIRE(read_only.size() == 2);

@@ -106,6 +106,47 @@ TEST_CASE("a flow is inserted, found, changed in place and removed", "[live][bpf
     }
 }
 
+TEST_CASE("the map of a shape is made with its first flow", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    auto made = bpf::Maps::create({64});
+    REQUIRE(made);
+    CHECK(made->flow_fd(FTCTL_SHAPE_4) >= 0);
+    for (const ftctl_shape shape : {FTCTL_SHAPE_4T, FTCTL_SHAPE_6, FTCTL_SHAPE_X}) {
+        CHECK(made->flow_fd(shape) == -1);
+        REQUIRE(made->need_flow_map(shape));
+        const int fd = made->flow_fd(shape);
+        CHECK(fd >= 0);
+        REQUIRE(made->need_flow_map(shape));
+        CHECK(made->flow_fd(shape) == fd);
+    }
+
+    const auto datapath = private_maps(64);
+    const auto count = [&] {
+        std::size_t flows = 0;
+        REQUIRE(datapath->flow_each([&](const FlowEntry &) { return ++flows != 0; }));
+        return flows;
+    };
+    CHECK(count() == 0);
+    std::size_t flows = 0;
+    for (const ftctl_shape shape : kShapes) {
+        const FlowEntry e = entry(1, shape);
+        auto none = datapath->flow_lookup(e.key);
+        REQUIRE(none);
+        CHECK_FALSE(*none);
+        none = datapath->flow_delete(e.key);
+        REQUIRE(none);
+        CHECK_FALSE(*none);
+        ftctl_flow_edit edit{};
+        edit.key = e.key;
+        const auto edited = datapath->flow_edit(edit);
+        REQUIRE_FALSE(edited);
+        CHECK(edited.error().err == ENOENT);
+        REQUIRE(datapath->flow_insert(e));
+        CHECK(count() == ++flows);
+    }
+}
+
 TEST_CASE("a full map says so", "[live][bpf]")
 {
     const ScratchNamespace netns;
