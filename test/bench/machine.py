@@ -29,6 +29,13 @@ def conntrack_sizes():
             global_sysctl(name, value)
 
 
+def stolen(cpu):
+    """Ticks that the hypervisor has kept a processor for itself, and all ticks."""
+    with open("/proc/stat", encoding="ascii") as file:
+        ticks = next(line.split()[1:9] for line in file if line.startswith(f"cpu{cpu} "))
+    return int(ticks[7]), sum(map(int, ticks))
+
+
 def no_device(kind):
     """What the kernel says when it is asked for a device of that kind and has none; "" when it has them."""
     if kind == "pppoe":

@@ -175,7 +175,7 @@ class Router:
         return wait_until(idle, READING_S, f"{self.role}: the fast path is on")["resyncs"]
 
     def send(self, cell, up, count, *options, case=None):
-        """Runs framegen; [(ns, cpu ns, sent, arrived, ...)] of its rounds."""
+        """Runs framegen; [(ns of the whole, ns in the loop, sent, arrived, ...)] of its rounds."""
         case = (case or self.case).toward(up)
         frame = case.build(True, cell.size)
         source, sink = ("lan", "wan") if up else ("wan", "lan")
@@ -189,8 +189,8 @@ class Router:
             argv += ["-v", field]
         done = self.rig.lab[source].run(FRAMEGEN, "send", *argv, f"{source}{self.number}", str(count), frame.hex(),
                                         timeout=300)
-        return [(float(ns), float(cpu), *map(int, counts))
-                for ns, cpu, *counts in map(str.split, done.stdout.splitlines())]
+        return [(float(whole), float(loop), *map(int, counts))
+                for whole, loop, *counts in map(str.split, done.stdout.splitlines())]
 
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""
@@ -202,7 +202,7 @@ class Router:
     def filters_drop(self):
         """Frames that a filter is to drop do not arrive; without one they do."""
         case = dataclasses.replace(self.case, ip=dataclasses.replace(self.case.ip, client=filters.BLOCKED))
-        [(_ns, _cpu, sent, arrived)] = self.send(Cell(1), True, 64, case=case)
+        [(_whole, _loop, sent, arrived)] = self.send(Cell(1), True, 64, case=case)
         check_equal(arrived, 0 if self.case.filtered else sent, f"{self.role}: frames from {filters.BLOCKED}, arrived")
 
     @property

@@ -200,18 +200,20 @@ static __u64 clock_ns(clockid_t clock)
     return (__u64)now.tv_sec * 1000000000ULL + (__u64)now.tv_nsec;
 }
 
-static int run(const struct sender *sender, __u32 count)
+/* ns: what the kernel's loop over the frames took for each, without the grace periods (some 25 ms) that it
+ * waits for to begin and to end. */
+static int run(const struct sender *sender, __u32 count, __u32 *ns)
 {
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = sender->frame, .data_size_in = (__u32)sender->length,
                 .repeat = (int)count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = sender->batch);
     int error = bpf_prog_test_run_opts(sender->program, &opts);
 
+    *ns = opts.duration;
     return error ? fail("BPF_PROG_TEST_RUN with live frames", error) : 0;
 }
 
-/* In portions, each when it is due. The kernel takes some 25 ms to begin and end one, so that they cannot be
- * small. */
-static int run_paced(const struct sender *sender, __u32 count)
+/* In portions, each when it is due. As to begin and end one takes long, they cannot be small. */
+static int run_paced(const struct sender *sender, __u32 count, __u32 *ns)
 {
     __u64 due = clock_ns(CLOCK_MONOTONIC);
     __u32 most = sender->rate / PORTIONS + 1;
@@ -220,7 +222,7 @@ static int run_paced(const struct sender *sender, __u32 count)
         __u32 portion = count - sent < most ? count - sent : most;
         struct timespec until;
 
-        if (run(sender, portion) != 0)
+        if (run(sender, portion, ns) != 0)
             return 1;
         sent += portion;
         due += portion * 1000000000ULL / sender->rate;
@@ -235,28 +237,26 @@ static int run_rounds(struct sender *sender)
     __u32 count = sender->count;
 
     for (__u32 round = 0; round < sender->rounds; round++) {
-        __u64 before = settle(sender), time, cpu;
+        __u64 before = settle(sender), time;
         struct flushes first = flushes_read(sender->flushes), last;
+        __u32 ns = 0;
         int error;
 
         if (sender->samples && round == 1)
             sampler_enable(&sender->sampler, 1);
         time = clock_ns(CLOCK_MONOTONIC);
-        cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        error = sender->rate ? run_paced(sender, count) : run(sender, count);
-        cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        error = sender->rate ? run_paced(sender, count, &ns) : run(sender, count, &ns);
         time = clock_ns(CLOCK_MONOTONIC) - time;
         if (error)
             return error;
-        printf("%.2f %.2f %u %llu", (double)time / count, (double)cpu / count, count,
-               settle(sender) - before);
+        printf("%.2f %u %u %llu", (double)time / count, ns, count, settle(sender) - before);
         last = flushes_read(sender->flushes);
         if (sender->flushes >= 0)
             printf(" %llu %llu %llu", last.count - first.count, last.sent - first.sent,
                    last.dropped - first.dropped);
         putchar('\n');
-        if (round == 0 && sender->seconds > 0 && sender->seconds * 1e9 > (double)time)
-            count = (__u32)(sender->seconds * 1e9 / ((double)time / count));
+        if (round == 0 && ns && sender->seconds * 1e9 > (double)ns * count)
+            count = (__u32)(sender->seconds * 1e9 / ns);
     }
     return 0;
 }
