@@ -29,8 +29,12 @@ static __always_inline bool l2_is_tag(__u16 proto)
 }
 
 /* is_valid_ether_addr(), which br_handle_frame() asks of the source. */
-static __always_inline bool l2_is_station(const __u8 *mac)
+static __always_inline bool l2_is_station(struct context *ctx)
 {
+	__u8 mac[ETH_ALEN];
+
+	if (!ctx_read(ctx, offsetof(struct ethhdr, h_source), mac, sizeof(mac)))
+		return false;
 	return !(mac[0] & 1) && (mac[0] | mac[1] | mac[2] | mac[3] | mac[4] | mac[5]);
 }
 
@@ -56,8 +60,8 @@ static __always_inline bool l2_tag(struct packet *pkt, struct packet_outside *ou
 }
 
 /* pppoe_rcv() and ppp_receive_nonmp_frame(): session data of an uncompressed protocol, or the stack's. */
-static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt, const struct ethhdr *eth,
-					 __u32 avail, __u16 *proto, __u32 *len)
+static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt, __u32 avail, __u16 *proto,
+					 __u32 *len)
 {
 	struct pppoe_header ppp;
 
@@ -76,13 +80,15 @@ static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt
 	else
 		return because(FTCTL_R_NOT_IP);
 	pkt->key.pppoe = ppp.sid;
-	__builtin_memcpy(pkt->key.peer, eth->h_source, ETH_ALEN);
+	if (!ctx_read(ctx, offsetof(struct ethhdr, h_source), pkt->key.peer, ETH_ALEN))
+		return because(FTCTL_R_BAD_LENGTH);
 	pkt->l2_len += PPPOE_HLEN;
 	pkt->pad -= PPPOE_HLEN;
 	return 0;
 }
 
-/* Up to the IP header: its EtherType, its offset and the bytes from there on. */
+/* Up to the IP header (whoever needs the source reads it: most packets do not): its EtherType, its offset and
+ * the bytes from there on. */
 static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_slot *slot, struct packet *pkt,
 				      struct packet_outside *out, __u16 *proto, __u32 *off, __u32 *avail)
 {
@@ -110,7 +116,7 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 	*avail = ctx_len(ctx) - pkt->l2_len;
 	pkt->pad = *avail;
 	if (unlikely(*proto == bpf_htons(ETH_P_PPP_SES))) {
-		__u32 reason = parse_pppoe(ctx, pkt, &eth, *avail, proto, avail);
+		__u32 reason = parse_pppoe(ctx, pkt, *avail, proto, avail);
 
 		if (reason)
 			return reason;
@@ -122,7 +128,7 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 		__builtin_memcpy(out->macs, &eth, sizeof(out->macs));
 		return 0;
 	}
-	if (unlikely(slot->flags & FTCTL_S_PORT) && !l2_is_station(eth.h_source))
+	if (unlikely(slot->flags & FTCTL_S_PORT) && !l2_is_station(ctx))
 		return because(FTCTL_R_GROUP);
 	__builtin_memcpy(&mac, eth.h_dest, ETH_ALEN);
 	if (likely(mac == slot->mac))

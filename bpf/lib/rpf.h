@@ -50,8 +50,8 @@ struct {
 } broadcasts SEC(".maps");
 
 /*
- * Routes back that were found lately, by what they were asked with, as long as the kernel says that they are
- * the same (kernel_route_gen()). Per CPU, and used in softirq: nobody else writes to an entry.
+ * Answers of late, by what they were asked with, as long as the kernel says that routes are the same
+ * (kernel_route_gen()). Per CPU, and used in softirq: nobody else writes to an entry.
  */
 struct rpf_recent {
 	struct ftctl_addr src; /* of the packet */
@@ -62,12 +62,14 @@ struct rpf_recent {
 	__u8 tos;
 	__u8 family;
 	__u32 gen;
-	__u32 last; /* ticks */
+	__u32 last;  /* ticks */
+	__u32 found; /* 1: a route back; 0: none, but a socket took such packets */
+	__u32 pad[3];
 };
+_Static_assert(sizeof(struct rpf_recent) == 64, "one cache line");
 
 #define RPF_RECENT_SHIFT 10
 #define RPF_RECENT_TICKS (FTCTL_NSEC_PER_SEC >> FTCTL_TICK_SHIFT)
-#define RPF_RECENT_KNOWN (KERNEL_HAS_CTX && !cfg_dry)
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -76,22 +78,43 @@ struct {
 	__type(value, struct rpf_recent);
 } rpf_recent SEC(".maps");
 
-static __always_inline struct rpf_recent *rpf_recent_get(const struct ftctl_addr *src,
-							 const struct ftctl_addr *dst, bool v6)
-{
-	__u32 s = src->w[0], d = dst->w[0], index;
+/* What the route back is asked with: of a packet as the parser has it, or as headers_find() has it. */
+struct rpf_asked {
+	const struct ftctl_addr *src;
+	const struct ftctl_addr *dst;
+	__u32 mode;
+	__u8 proto;
+	__u8 tos;
+	bool v6;
+};
 
-	if (v6) {
-		s ^= src->w[1] ^ (src->w[2] << 8) ^ src->w[3];
-		d ^= dst->w[1] ^ (dst->w[2] << 8) ^ dst->w[3];
+static __always_inline struct rpf_recent *rpf_recent_get(const struct rpf_asked *asked)
+{
+	__u32 s = asked->src->w[0], d = asked->dst->w[0], index;
+
+	if (asked->v6) {
+		s ^= asked->src->w[1] ^ (asked->src->w[2] << 8) ^ asked->src->w[3];
+		d ^= asked->dst->w[1] ^ (asked->dst->w[2] << 8) ^ asked->dst->w[3];
 	}
 	index = ((s ^ (d << 16 | d >> 16)) * 0x9e3779b1U) >> (32 - RPF_RECENT_SHIFT);
 	return bpf_map_lookup_elem(&rpf_recent, &index);
 }
 
-static __always_inline __u32 rpf_multipath(bool v6)
+/* Can answers be kept? With several next hops the same packet may have two. */
+static __always_inline bool rpf_keeps(const struct ftctl_config *cfg, bool v6)
 {
-	return v6 ? FTCTL_MULTIPATH_6 : FTCTL_MULTIPATH_4;
+	return KERNEL_HAS_CTX && !cfg_dry && !(cfg->multipath & (v6 ? FTCTL_MULTIPATH_6 : FTCTL_MULTIPATH_4));
+}
+
+/* This was answered less than a second ago, and routes are the same (`gen`: as they are now). */
+static __always_inline bool rpf_answered(const struct rpf_recent *recent, const struct rpf_asked *asked,
+					 __u64 now, __u32 gen)
+{
+	return addr_equal(&recent->src, asked->src) && addr_equal(&recent->dst, asked->dst) &&
+	       recent->ifindex == cfg_ifindex && recent->mode == asked->mode &&
+	       recent->proto == asked->proto && recent->tos == asked->tos &&
+	       recent->family == (asked->v6 ? 6 : 4) && ticks(now) - recent->last < RPF_RECENT_TICKS &&
+	       recent->gen == gen;
 }
 
 /* The route back of this packet, which no flow knows, was found less than a second ago? */
@@ -99,40 +122,40 @@ static __always_inline bool rpf_found_lately(struct context *ctx, const struct p
 					     const struct ftctl_config *cfg, const struct ftctl_slot *slot,
 					     __u64 now)
 {
+	const struct rpf_asked asked = {
+		.src = &pkt->key.src,
+		.dst = &pkt->key.dst,
+		.mode = slot->rpf,
+		.proto = pkt->proto,
+		.tos = pkt->tos,
+		.v6 = packet_v6(pkt),
+	};
 	const struct rpf_recent *recent;
-	__u32 mode = slot->rpf, gen;
-	bool v6 = packet_v6(pkt);
+	__u32 gen;
 
-	if (!RPF_RECENT_KNOWN || (mode & FTCTL_RPF_UNSURE) || (cfg->multipath & rpf_multipath(v6)) ||
-	    pkt->key.tunnel || pkt->key.vlan[0].proto || pkt->key.pppoe)
+	if (!rpf_keeps(cfg, asked.v6) || (asked.mode & FTCTL_RPF_UNSURE) || pkt->key.tunnel ||
+	    pkt->key.vlan[0].proto || pkt->key.pppoe)
 		return false;
-	recent = rpf_recent_get(&pkt->key.src, &pkt->key.dst, v6);
-	return recent && addr_equal(&recent->src, &pkt->key.src) && addr_equal(&recent->dst, &pkt->key.dst) &&
-	       recent->ifindex == cfg_ifindex && recent->mode == mode && recent->proto == pkt->proto &&
-	       recent->tos == pkt->tos && recent->family == pkt->key.family &&
-	       ticks(now) - recent->last < RPF_RECENT_TICKS && ctx_route_gen(ctx, v6, &gen) &&
-	       recent->gen == gen;
+	recent = rpf_recent_get(&asked);
+	return recent && recent->found && ctx_route_gen(ctx, asked.v6, &gen) &&
+	       rpf_answered(recent, &asked, now, gen);
 }
 
 /* `gen`: from before the route was asked for. */
-static __always_inline void rpf_found_now(const struct headers *h, __u32 mode, __u32 gen,
-					  const struct ftctl_config *cfg)
+static __always_inline void rpf_keep(struct rpf_recent *recent, const struct rpf_asked *asked, bool found,
+				     __u64 now, __u32 gen)
 {
-	struct rpf_recent *recent;
-
-	recent = rpf_recent_get(&h->src, &h->dst, h->family == 6);
-	if (recent)
-		*recent = (struct rpf_recent){
-			.src = h->src,
-			.dst = h->dst,
-			.family = h->family,
-			.ifindex = cfg_ifindex,
-			.mode = (__u8)mode,
-			.proto = h->proto,
-			.tos = h->tos,
-			.gen = gen,
-			.last = ticks(clock_now(cfg)),
-		};
+	/* field by field: of a whole one clang makes a copy on the stack first */
+	recent->src = *asked->src;
+	recent->dst = *asked->dst;
+	recent->ifindex = cfg_ifindex;
+	recent->mode = (__u8)asked->mode;
+	recent->proto = asked->proto;
+	recent->tos = asked->tos;
+	recent->family = asked->v6 ? 6 : 4;
+	recent->gen = gen;
+	recent->last = ticks(now);
+	recent->found = found;
 }
 
 enum rpf_answer {
@@ -277,7 +300,7 @@ static __always_inline enum rpf_answer rpf_ask(struct context *ctx, struct heade
 	if (answer != RPF_FOUND || !(mode & FTCTL_RPF_STRICT) || room->fib.ifindex == cfg_ifindex)
 		return answer;
 	/* One of several next hops came out; could this device be another one? */
-	if ((cfg->multipath & rpf_multipath(h->family == 6)) &&
+	if ((cfg->multipath & (h->family == 6 ? FTCTL_MULTIPATH_6 : FTCTL_MULTIPATH_4)) &&
 	    rpf_route(ctx, room, cfg_ifindex, BPF_FIB_LOOKUP_OUTPUT) != RPF_MISSING)
 		return RPF_CANNOT_TELL;
 	return RPF_MISSING;
@@ -293,8 +316,10 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	struct headers_room *room = bpf_map_lookup_elem(&headers_room, &zero);
 	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	struct ftctl_slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
+	struct rpf_recent *recent = NULL;
+	struct rpf_asked asked;
 	enum rpf_answer answer;
-	bool local, known;
+	bool local, skips;
 	__u32 gen = 0;
 
 	/* what the stack throws away before it looks at the source is its own */
@@ -308,15 +333,20 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 		return FTCTL_R_RPF_UNSURE;
 	bit = ftctl_local_bit(&room->ip.dst);
 	local = cfg->local[bit / 32 & (FTCTL_LOCAL_BITS / 32 - 1)] >> (bit & 31) & 1;
-	if (local && rpf_socket_skips(ctx, room))
+	skips = local && rpf_socket_skips(ctx, room);
+	asked = (struct rpf_asked){&room->ip.src,  &room->ip.dst, mode,
+				   room->ip.proto, room->ip.tos,  room->ip.family == 6};
+	if (rpf_keeps(cfg, asked.v6) && ctx_route_gen(ctx, asked.v6, &gen))
+		recent = rpf_recent_get(&asked);
+	/* A socket needs no route. That there is one is asked all the same, once: to look for one is cheaper.
+	 */
+	if (skips && (!recent || rpf_answered(recent, &asked, clock_now(cfg), gen)))
 		return reason;
-	known = RPF_RECENT_KNOWN && ctx_route_gen(ctx, room->ip.family == 6, &gen);
 	answer = rpf_ask(ctx, room, cfg, mode);
-	if (answer == RPF_FOUND) {
-		if (known)
-			rpf_found_now(&room->ip, mode, gen, cfg);
+	if (recent && (skips || answer == RPF_FOUND))
+		rpf_keep(recent, &asked, answer == RPF_FOUND, clock_now(cfg), gen);
+	if (skips || answer == RPF_FOUND)
 		return reason;
-	}
 	if (answer == RPF_CANNOT_TELL)
 		return FTCTL_R_RPF_UNSURE;
 	/*
