@@ -10,6 +10,16 @@ static __always_inline bool addr_equal(const struct ftctl_addr *a, const struct 
 	return !((a->w[0] ^ b->w[0]) | (a->w[1] ^ b->w[1]) | (a->w[2] ^ b->w[2]) | (a->w[3] ^ b->w[3]));
 }
 
+static __always_inline bool tuple_equal(const struct ftctl_tuple *a, const struct ftctl_tuple *b)
+{
+	__u32 differ = 0;
+
+#pragma unroll
+	for (unsigned int i = 0; i < sizeof(*a) / sizeof(__u32); i++)
+		differ |= ftctl_tuple_word(a, i) ^ ftctl_tuple_word(b, i);
+	return !differ;
+}
+
 /* A flow as found: `v6` is the same entry where its map holds struct ftctl_flow6, else NULL. */
 struct flow_ref {
 	struct ftctl_flow *flow;
@@ -35,6 +45,15 @@ struct flow_ref {
 		__inner ? FLOW_LOOKUP(__inner, key) : NULL;                                                  \
 	})
 
+/* A function of its own: inlined, all words of the tuple would want a register. */
+static __attribute__((noinline)) struct ftctl_flow6 *flowx_find(const struct ftctl_tuple *tuple)
+{
+	struct ftctl_keyx key = {ftctl_tuple_digest(tuple)};
+	struct ftctl_flowx *found = FLOW_LOOKUP_INNER(outer_flowx, &key);
+
+	return found && tuple_equal(&found->tuple, tuple) ? &found->flow : NULL;
+}
+
 static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct flow_ref *ref)
 {
 	union {
@@ -58,7 +77,7 @@ static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct fl
 		ref->v6 = FLOW_LOOKUP_INNER(outer_flow6, &key.k6);
 		break;
 	default:
-		ref->v6 = FLOW_LOOKUP_INNER(outer_flowx, tuple);
+		ref->v6 = flowx_find(tuple);
 		break;
 	}
 	if (!ref->v6)

@@ -78,7 +78,7 @@ struct {
 
 FLOW_INNER_MAP(flow4t, outer_flow4t, struct ftctl_key4t, struct ftctl_flow);
 FLOW_INNER_MAP(flow6, outer_flow6, struct ftctl_key6, struct ftctl_flow6);
-FLOW_INNER_MAP(flowx, outer_flowx, struct ftctl_tuple, struct ftctl_flow6);
+FLOW_INNER_MAP(flowx, outer_flowx, struct ftctl_keyx, struct ftctl_flowx);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

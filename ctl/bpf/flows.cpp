@@ -47,19 +47,20 @@ ftctl_tuple tuple_of(const ftctl_key6 &key)
     return tuple;
 }
 
-ftctl_tuple tuple_of(const ftctl_tuple &key)
+template <typename Key>
+FlowEntry entry_of(const Key &key, const ftctl_flow &flow)
 {
-    return key;
+    return {tuple_of(key), flow, {}, {}};
 }
 
-FlowEntry entry_of(const ftctl_tuple &key, const ftctl_flow &flow)
+FlowEntry entry_of(const ftctl_key6 &key, const ftctl_flow6 &flow)
 {
-    return {key, flow, {}, {}};
+    return {tuple_of(key), flow.flow, flow.new_src, flow.new_dst};
 }
 
-FlowEntry entry_of(const ftctl_tuple &key, const ftctl_flow6 &flow)
+FlowEntry entry_of(const ftctl_keyx & /*key*/, const ftctl_flowx &flow)
 {
-    return {key, flow.flow, flow.new_src, flow.new_dst};
+    return {flow.tuple, flow.flow.flow, flow.flow.new_src, flow.flow.new_dst};
 }
 
 // What bpf(2) is given: the key and the value in their map's own layout.
@@ -77,13 +78,20 @@ struct Packed {
             ftctl_key6_of(&tuple, &key.k6);
             break;
         default:
-            key.kx = tuple;
+            key.kx.digest = ftctl_tuple_digest(&tuple);
+            value.tuple = tuple;
         }
+    }
+    /// After `value` was read from the map: is it the flow of that tuple?
+    [[nodiscard]] bool is_of(const ftctl_tuple &tuple) const
+    {
+        return shape != FTCTL_SHAPE_X || std::memcmp(&value.tuple, &tuple, sizeof(tuple)) == 0;
     }
     [[nodiscard]] FlowEntry entry(const ftctl_tuple &tuple) const
     {
-        return shape == FTCTL_SHAPE_4 || shape == FTCTL_SHAPE_4T ? entry_of(tuple, value.flow)
-                                                                 : entry_of(tuple, value);
+        if (shape == FTCTL_SHAPE_4 || shape == FTCTL_SHAPE_4T)
+            return {tuple, value.flow.flow, {}, {}};
+        return {tuple, value.flow.flow, value.flow.new_src, value.flow.new_dst};
     }
 
     ftctl_shape shape;
@@ -91,11 +99,11 @@ struct Packed {
         ftctl_key4 k4;
         ftctl_key4t k4t;
         ftctl_key6 k6;
-        ftctl_tuple kx;
+        ftctl_keyx kx;
     } key{};
-    ftctl_flow6 value{}; // ftctl_flow is how it begins
+    ftctl_flowx value{}; // ftctl_flow6 is how it begins, and ftctl_flow how that does
 };
-static_assert(offsetof(ftctl_flow6, flow) == 0);
+static_assert(offsetof(ftctl_flow6, flow) == 0 && offsetof(ftctl_flowx, flow) == 0);
 
 constexpr std::uint32_t kBatch = 1024;
 // A bucket goes out whole or not at all (ENOSPC). Its length is the number of colliding keys; no
@@ -127,7 +135,7 @@ Result<bool> walk_in_batches(int fd, const std::function<bool(const FlowEntry &)
             return fail_errno("list the flows", err);
         count = std::min(count, static_cast<std::uint32_t>(keys.size()));
         for (std::uint32_t i = 0; i < count; ++i) {
-            if (!handler(entry_of(tuple_of(keys[i]), flows[i])))
+            if (!handler(entry_of(keys[i], flows[i])))
                 return false;
         }
         if (err == ENOENT)
@@ -152,7 +160,7 @@ Result<bool> walk_by_key(int fd, std::uint32_t max_entries,
         Key next{};
         const bool last = bpf_map_get_next_key(fd, &key, &next) != 0;
         Flow flow{};
-        if (bpf_map_lookup_elem(fd, &key, &flow) == 0 && !handler(entry_of(tuple_of(key), flow)))
+        if (bpf_map_lookup_elem(fd, &key, &flow) == 0 && !handler(entry_of(key, flow)))
             return false;
         if (last)
             return true;
@@ -181,7 +189,7 @@ Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
     auto done = shape == FTCTL_SHAPE_4    ? walk_by_key<ftctl_key4, ftctl_flow>(fd, max_entries, handler)
                 : shape == FTCTL_SHAPE_4T ? walk_by_key<ftctl_key4t, ftctl_flow>(fd, max_entries, handler)
                 : shape == FTCTL_SHAPE_6  ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
-                                          : walk_by_key<ftctl_tuple, ftctl_flow6>(fd, max_entries, handler);
+                                          : walk_by_key<ftctl_keyx, ftctl_flowx>(fd, max_entries, handler);
     if (!done)
         return tl::unexpected(done.error());
     return {};
@@ -190,7 +198,7 @@ Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
 Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
     Packed packed(entry.key);
-    packed.value = {entry.flow, entry.new_src, entry.new_dst};
+    packed.value.flow = {entry.flow, entry.new_src, entry.new_dst};
     if (auto made = maps_.need_flow_map(packed.shape); !made)
         return made;
     if (bpf_map_update_elem(maps_.flow_fd(packed.shape), &packed.key, &packed.value, BPF_NOEXIST) != 0)
@@ -202,18 +210,25 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &ke
 {
     Packed packed(key);
     const int fd = maps_.flow_fd(packed.shape);
-    if (fd >= 0 && bpf_map_lookup_elem(fd, &packed.key, &packed.value) == 0)
-        return packed.entry(key);
-    if (fd < 0 || errno == ENOENT)
+    if (fd < 0)
+        return std::nullopt;
+    if (bpf_map_lookup_elem(fd, &packed.key, &packed.value) == 0)
+        return packed.is_of(key) ? std::optional(packed.entry(key)) : std::nullopt;
+    if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("look up a flow", errno);
 }
 
 Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &key)
 {
-    // In one step: between a lookup and a delete packets would be lost to the count.
     Packed packed(key);
     const int fd = maps_.flow_fd(packed.shape);
+    if (packed.shape == FTCTL_SHAPE_X) {
+        // another tuple's, with the same digest, stays
+        if (auto found = flow_lookup(key); !found || !*found)
+            return found;
+    }
+    // In one step: between a lookup and a delete packets would be lost to the count.
     if (fd >= 0 && bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
         return packed.entry(key);
     if (fd < 0 || errno == ENOENT)
@@ -272,7 +287,7 @@ Status DatapathImpl::flow_each(const std::function<bool(const FlowEntry &)> &han
     if (more && *more)
         more = walk<ftctl_key6, ftctl_flow6>(in(FTCTL_SHAPE_6), entries, handler);
     if (more && *more)
-        more = walk<ftctl_tuple, ftctl_flow6>(in(FTCTL_SHAPE_X), entries, handler);
+        more = walk<ftctl_keyx, ftctl_flowx>(in(FTCTL_SHAPE_X), entries, handler);
     if (!more)
         return tl::unexpected(more.error());
     return {};

@@ -30,7 +30,7 @@ constexpr MapSpec kFlow4t = {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), s
                              0,        kNoPrealloc};
 constexpr MapSpec kFlow6 = {"flow6", BPF_MAP_TYPE_HASH, sizeof(ftctl_key6), sizeof(ftctl_flow6),
                             0,       kNoPrealloc};
-constexpr MapSpec kFlowx = {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_tuple), sizeof(ftctl_flow6),
+constexpr MapSpec kFlowx = {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_keyx), sizeof(ftctl_flowx),
                             0,       kNoPrealloc};
 
 // The early filter's maps are made with each rule set; what holds them has room for two sets.

@@ -97,7 +97,7 @@ enum ftctl_tunnel {
 
 /*
  * One direction of one connection, as its packets arrive: everything that tells its packets from
- * others. Key of map flowx (in outer_flowx), and how the control plane names any flow.
+ * others, and how the control plane names any flow.
  */
 struct ftctl_tuple {
 	struct ftctl_addr src;
@@ -114,7 +114,7 @@ struct ftctl_tuple {
 	ftctl_u8 tunnel;	   /* enum ftctl_tunnel */
 	ftctl_u16 pad;
 };
-FTCTL_ASSERT(sizeof(struct ftctl_tuple) == 92, "flowx key");
+FTCTL_ASSERT(sizeof(struct ftctl_tuple) == 92, "tuple");
 
 /*
  * Most flows need only part of that. One map per key shape, so that a plain flow does not pay, in
@@ -155,6 +155,48 @@ struct ftctl_key6 {
 	ftctl_u32 iif_proto; /* as in ftctl_tuple */
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key6) == 40, "flow6 key");
+
+/*
+ * Map: flowx, in outer_flowx. A number for the tuple, which stands in the value: the kernel's hash of its 92
+ * bytes would take as long as half of the program. Two tuples with the same number: the second one has no
+ * flow.
+ */
+struct ftctl_keyx {
+	ftctl_u64 digest;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_keyx) == 8, "flowx key");
+
+static inline ftctl_u32 ftctl_tuple_word(const struct ftctl_tuple *t, unsigned int index)
+{
+#ifdef __cplusplus
+	ftctl_u32 word;
+
+	__builtin_memcpy(&word, (const char *)t + 4 * index, sizeof(word));
+	return word;
+#else /* one after the other: clang would load all of them first, and has no registers for that */
+	return ((const volatile ftctl_u32 *)t)[index];
+#endif
+}
+
+/* Four polynomials side by side, since a multiplication waits for the one before. */
+static inline ftctl_u64 ftctl_tuple_digest(const struct ftctl_tuple *t)
+{
+	const ftctl_u64 factor = 0x9e3779b97f4a7c15ULL; /* odd, bits without pattern */
+	ftctl_u64 a = 0, b = 0, c = 0, d = 0;
+	unsigned int i;
+
+	for (i = 0; i + 4 <= sizeof(*t) / 4; i += 4) {
+		a = a * factor + ftctl_tuple_word(t, i);
+		b = b * factor + ftctl_tuple_word(t, i + 1);
+		c = c * factor + ftctl_tuple_word(t, i + 2);
+		d = d * factor + ftctl_tuple_word(t, i + 3);
+	}
+	a = a * factor + ftctl_tuple_word(t, i);
+	b = b * factor + ftctl_tuple_word(t, i + 1);
+	c = c * factor + ftctl_tuple_word(t, i + 2);
+	/* turned against each other, so that no two words count the same */
+	return a ^ (b << 16 | b >> 48) ^ (c << 32 | c >> 32) ^ (d << 48 | d >> 16);
+}
 
 static inline enum ftctl_shape ftctl_shape_of(const struct ftctl_tuple *t)
 {
@@ -225,9 +267,9 @@ enum ftctl_flow_state {
 #define FTCTL_F_UPPER 0x04 /* its frames are for ftctl_slot.upper, not for the device itself */
 
 /*
- * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6: flow6, flowx. Created by the
- * daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so
- * that no counter is lost and no reader sees half an update.
+ * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6 and ftctl_flowx: the others. Created by
+ * the daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so that
+ * no counter is lost and no reader sees half an update.
  */
 struct ftctl_flow {
 	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
@@ -252,13 +294,21 @@ struct ftctl_flow {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow) == 64, "flow");
 
-/* Maps: flow6, flowx. */
+/* Map: flow6; within ftctl_flowx: flowx. */
 struct ftctl_flow6 {
 	struct ftctl_flow flow;
 	struct ftctl_addr new_src; /* IPv6: as the packet leaves, also without NAT; IPv4: zero */
 	struct ftctl_addr new_dst;
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow6) == 96, "flow6");
+
+/* Map: flowx. */
+struct ftctl_flowx {
+	struct ftctl_flow6 flow;
+	struct ftctl_tuple tuple; /* whose it is */
+	ftctl_u32 pad;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_flowx) == 192, "flowx");
 
 /* -------------------------------------------------------------------- paths */
 

@@ -69,6 +69,29 @@ TEST_CASE("where no flow of a shape has come yet there is no map of it", "[state
     }
 }
 
+TEST_CASE("the flow of another tuple with the same digest is not this packet's", "[state]")
+{
+    unsigned tried = 0;
+    for (const Scenario &s : all()) {
+        const ftctl_tuple key = s.key();
+        if (ftctl_shape_of(&key) != FTCTL_SHAPE_X)
+            continue;
+        s.install();
+        const ftctl_flow6 flow = Rig::get().flow6(key).value();
+        expect_fast(s, s.packet());
+        for (std::size_t byte = 0; byte < sizeof(key); ++byte) {
+            ftctl_tuple other = key;
+            reinterpret_cast<std::uint8_t *>(&other)[byte] ^= 0x10;
+            Rig::get().set_stranger(key, other, flow);
+            expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        }
+        Rig::get().set_stranger(key, key, flow);
+        expect_fast(s, s.packet());
+        ++tried;
+    }
+    CHECK(tried > 0);
+}
+
 TEST_CASE("a packet of no flow goes to the stack", "[state]")
 {
     for (const Scenario &s : all()) {

@@ -151,7 +151,7 @@ MapKey map_key(const ftctl_tuple &t)
             return map_key("flow6", ftctl_key6{t.src, t.dst, t.sport, t.dport, t.iif_proto});
         }
     }
-    return map_key("flowx", t);
+    return map_key("flowx", ftctl_keyx{ftctl_tuple_digest(&t)});
 }
 
 } // namespace
@@ -159,16 +159,24 @@ MapKey map_key(const ftctl_tuple &t)
 void Rig::set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow)
 {
     const MapKey at = map_key(key);
-    must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &flow, BPF_ANY), at.map);
+    const ftctl_flowx value{flow, key, 0}; // the others are how it begins
+    must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &value, BPF_ANY), at.map);
+}
+
+void Rig::set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow)
+{
+    const MapKey at = map_key(key);
+    const ftctl_flowx value{flow, whose, 0};
+    must(bpf_map_update_elem(impl_->map("flowx"), at.bytes.data(), &value, BPF_ANY), at.map);
 }
 
 std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)
 {
-    ftctl_flow6 out{};
+    ftctl_flowx out{};
     const MapKey at = map_key(key);
     if (bpf_map_lookup_elem(impl_->map(at.map), at.bytes.data(), &out) < 0)
         return std::nullopt;
-    return out;
+    return out.flow;
 }
 
 std::optional<ftctl_flow> Rig::flow(const ftctl_tuple &key)

@@ -71,6 +71,8 @@ class Rig {
     ftctl_filter_count filter_count(std::size_t rank);
 
     /// The addresses behind .flow count only where the tuple's map has them.
+    /// In map flowx: the flow of another tuple that has this one's digest.
+    void set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow);
     void set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow);
     std::optional<ftctl_flow6> flow6(const ftctl_tuple &key);
     std::optional<ftctl_flow> flow(const ftctl_tuple &key);

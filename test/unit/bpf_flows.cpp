@@ -4,6 +4,7 @@
 #include <set>
 
 #include <arpa/inet.h>
+#include <bpf/bpf.h>
 #include <catch2/catch.hpp>
 #include <netinet/in.h>
 
@@ -145,6 +146,56 @@ TEST_CASE("the map of a shape is made with its first flow", "[live][bpf]")
         REQUIRE(datapath->flow_insert(e));
         CHECK(count() == ++flows);
     }
+}
+
+TEST_CASE("tuples that differ a little have digests of their own", "[bpf]")
+{
+    std::set<std::uint64_t> seen;
+    std::size_t tuples = 0;
+    for (std::uint32_t client = 0; client < 64; ++client) {
+        for (std::uint32_t port = 0; port < 64; ++port) {
+            for (std::uint32_t server = 0; server < 32; ++server) {
+                FlowEntry e = entry(client, FTCTL_SHAPE_X);
+                e.key.sport = htons(static_cast<std::uint16_t>(4000 + port));
+                e.key.dst.w[3] = htonl(server);
+                seen.insert(ftctl_tuple_digest(&e.key));
+                std::swap(e.key.src, e.key.dst); // the same words in other places
+                seen.insert(ftctl_tuple_digest(&e.key));
+                tuples += 2;
+            }
+        }
+    }
+    CHECK(seen.size() == tuples);
+}
+
+TEST_CASE("a tuple whose digest another one has has no flow, and leaves the other's alone", "[live][bpf]")
+{
+    const ScratchNamespace netns;
+    auto maps = bpf::Maps::create({64});
+    REQUIRE(maps);
+    REQUIRE(maps->need_flow_map(FTCTL_SHAPE_X));
+    const int fd = maps->flow_fd(FTCTL_SHAPE_X);
+    bpf::DatapathImpl datapath(std::move(*maps), bpf::PinDir());
+    const FlowEntry mine = entry(1, FTCTL_SHAPE_X), other = entry(2, FTCTL_SHAPE_X);
+    const ftctl_keyx key{ftctl_tuple_digest(&mine.key)};
+    const ftctl_flowx value{{other.flow, other.new_src, other.new_dst}, other.key, 0};
+    REQUIRE(bpf_map_update_elem(fd, &key, &value, BPF_NOEXIST) == 0);
+
+    auto found = datapath.flow_lookup(mine.key);
+    REQUIRE(found);
+    CHECK_FALSE(*found);
+    const auto inserted = datapath.flow_insert(mine);
+    REQUIRE_FALSE(inserted);
+    CHECK(inserted.error().err == EEXIST);
+    found = datapath.flow_delete(mine.key);
+    REQUIRE(found);
+    CHECK_FALSE(*found);
+    std::size_t flows = 0;
+    REQUIRE(datapath.flow_each([&](const FlowEntry &e) {
+        CHECK(std::memcmp(&e.key, &other.key, sizeof(e.key)) == 0);
+        return ++flows != 0;
+    }));
+    CHECK(flows == 1);
 }
 
 TEST_CASE("a full map says so", "[live][bpf]")
