@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
-from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, full  # noqa: E402
+from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, Cell, full  # noqa: E402
 from figures import text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
@@ -159,8 +159,7 @@ class Run:
     def visit(self, router, cell):
         """All flows once, before some of many are timed: so that no trickle is due then."""
         if cell.flows > WARM and (router.fast or cell.flows <= CACHED):
-            router.send(cell, router.case.up, cell.flows * (8 if cell.order == "train8" else 1), *self.policy, "-b",
-                        str(BATCH))
+            router.send(Cell(cell.flows, cell.size), router.case.up, cell.flows, *self.policy, "-b", str(BATCH))
 
     def once(self, router, cell):
         """Nanoseconds per packet of a path, a few times, and the proof that they are that path's."""
