@@ -70,7 +70,8 @@ STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kern
            ("rpf-tcp", "ftctl rpf strict", "nft in input"): (1.0, 1.0)}
 # Fixtures, less what nothing takes: in a loop.
 PROGRAMS = (("filter-100000", "filter-1", MOST, {"xdp": 1.3, "tc": 1.3}, 1.1),
-            ("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None))
+            ("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None),
+            ("rpf-first", "miss", COST, {"xdp": 50, "tc": 60}, None))
 # what: at least (1) or at most (-1). Nothing is said of more events than must be coped with, and of memory and resync
 # with fewer connections than these.
 ADMITTED, LIVE = "60000 a second", "1048576 connections"
@@ -177,6 +178,23 @@ def bulking(env):
         for each in env["bulking"]]
 
 
+def profile(profiles, scenario, flows, least=6):
+    """A scenario's functions by nanoseconds, most first; those that take `least` of them on some path."""
+    paths = {each["path"]: each["ns"] for each in profiles if (each["scenario"], each["flows"]) == (scenario, flows)}
+    names = {name for ns in paths.values() for name, value in ns.items() if value >= least}
+    return [["function", *paths]] + [
+        [name, *(f"{ns.get(name, 0):.0f}" for ns in paths.values())]
+        for name in sorted(names, key=lambda name: -max(ns.get(name, 0) for ns in paths.values()))]
+
+
+def profiles_of(env):
+    """(Heading, table) of each cell whose profile was taken."""
+    profiles = env.get("profiles", [])
+    for scenario, flows in dict.fromkeys((each["scenario"], each["flows"]) for each in profiles):
+        yield (f"Where the time goes: {title((scenario, flows, 64, 'random'))}, nanoseconds by function",
+               profile(profiles, scenario, flows))
+
+
 def text(result):
     env, rows = result["env"], Rows(result["rows"])
     lines = [f"kernel {env['kernel']}, {env['cpu']} ({env['cpus']} processors), commit {env['commit']}, {env['date']}",
@@ -187,6 +205,7 @@ def text(result):
     for heading, table in (
             ("Frames that a device takes at a time from ftctl-xdp (16 at most), and frames it does not take",
              bulking(env)),
+            *profiles_of(env),
             ("Beside", beside(env["secondary"])), ("The programs alone, nanoseconds", fixtures(env["secondary"])),
             ("Figures that are to hold on an idle machine", musts(rows) + secondary_musts(env["secondary"]))):
         if len(table) > 1:

@@ -10,6 +10,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +22,7 @@ from figures import text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
 from plots import draw  # noqa: E402
+from profiles import by_function  # noqa: E402
 from rig import CPU, FRAMEGEN, Rig  # noqa: E402
 from secondary import SECONDARY  # noqa: E402
 from tables import document, splice  # noqa: E402
@@ -76,6 +78,8 @@ def arguments():
     parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
     parser.add_argument("--rounds", type=int, help="5; with --quick 3")
     parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
+    parser.add_argument("--profile", action="store_true", help="also in which kernel functions the time is spent: "
+                        "of cells of 64 bytes in random order")
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
@@ -88,7 +92,7 @@ def arguments():
 
 def command(args):
     """What gives these figures again; not where they were written to."""
-    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke") if getattr(args, name)]
+    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke", "profile") if getattr(args, name)]
     for name in ("rounds", "flows", "path"):
         value = getattr(args, name)
         words += [f"--{name} {each}" for each in (value if isinstance(value, list) else [value] if value else [])]
@@ -116,7 +120,7 @@ def environment(args):
             "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
             "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
             "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
-            "quick": args.quick, "command": command(args), "bulking": [], "secondary": [], "notes": []}
+            "quick": args.quick, "command": command(args), "bulking": [], "secondary": [], "profiles": [], "notes": []}
 
 
 def names_of(args):
@@ -201,6 +205,15 @@ class Run:
         self.env["bulking"].append({"scenario": router.case.name, "flows": cell.flows, "batch": BATCH,
                                     "frames_per_flush": round(frames / flushes, 2), "dropped": dropped})
 
+    def profile(self, router, cell, per_packet):
+        """The same again with samples taken, which costs: so it is not what is measured."""
+        self.visit(router, cell)
+        with tempfile.NamedTemporaryFile() as samples:
+            router.send(cell, router.case.up, WARM, *self.policy, "-b", str(BATCH), "-r", "11", "-d", str(self.seconds),
+                        "-n", "-s", samples.name)
+            self.env["profiles"].append({"scenario": router.case.name, "path": router.path.name, "flows": cell.flows,
+                                         "ns": by_function(samples.name, per_packet)})
+
     def cell(self, rig, cell):
         values = {router: [] for router in rig.routers}
         for _round in range(self.env["rounds"]):
@@ -217,10 +230,13 @@ class Run:
                 except BROKEN as error:
                     self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
             if len(measured) == self.env["rounds"] * REPEATS:
+                median = round(statistics.median(measured), 1)
                 self.rows.append({
                     "scenario": router.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,
-                    "order": cell.order, "ns": round(statistics.median(measured), 1), "ns_min": round(min(measured), 1),
+                    "order": cell.order, "ns": median, "ns_min": round(min(measured), 1),
                     "ns_max": round(max(measured), 1), "delivered": 1.0})
+                if self.args.profile and cell == Cell(cell.flows):
+                    self.profile(router, cell, median)
 
     def scenarios(self, cases):
         """Those of one rig."""
@@ -276,7 +292,8 @@ class Run:
             self.measure(names)
         stole, passed = (now - before for now, before in zip(stolen(CPU), self.began))
         if stole > BUSY * passed:
-            self.note(f"the hypervisor had processor {CPU} for {stole / passed:.0%} of the time: no figure is worth much")
+            self.note(f"the hypervisor had processor {CPU} for {stole / passed:.0%} of the time: no figure is worth "
+                      "much")
         if self.env["load"] > 0.5:
             self.note(f"when it began the load was {self.env['load']:.1f}: something else ran")
 

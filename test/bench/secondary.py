@@ -46,7 +46,9 @@ class Road:
                 chain post { type nat hook postrouting priority srcnat; oifname "rb" masquerade; }
             }""")
         if path == "tracked":  # as a router has it that ftctl is of use to
-            lab["R"].nft("table ip bench { chain i { type filter hook input priority 0; ct state established accept; } }")
+            lab["R"].nft("""table ip bench {
+                chain i { type filter hook input priority 0; ct state established accept; }
+            }""")
         if path == "ftctl-tc":
             lab.attach("ra", "rb", mode="tc")
         elif path == "attached":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Markdown tables of what test/bench/run.sh measured; how tables get into a document, test/vm/bench.sh's as well."""
 from cases import CASES, FAMILIES, PATHS
-from figures import Rows, beside, bulking, fixtures, musts, secondary_musts
+from figures import Rows, beside, bulking, fixtures, musts, profiles_of, secondary_musts
 
 RATIOS = (("kernel-ct-masq", "ftctl-xdp"), ("kernel-ct-masq", "ftctl-tc"), ("kernel-ct", "ftctl-xdp"),
           ("kernel-ct", "ftctl-tc"), ("redirect", "ftctl-xdp"))
@@ -56,7 +56,8 @@ def document(result, plots=""):
     for title, table in (("Figures that are to hold", musts(rows) + secondary_musts(env["secondary"])),
                          ("Beside", beside(env["secondary"])), ("The programs alone, nanoseconds (`fixtures`)",
                                                                 fixtures(env["secondary"])),
-                         ("Frames that a device takes at a time from ftctl-xdp (16 at most)", bulking(env))):
+                         ("Frames that a device takes at a time from ftctl-xdp (16 at most)", bulking(env)),
+                         *profiles_of(env)):
         if len(table) > 1:
             lines += ["", title + ":", "", *markdown(table)]
     return "\n".join(lines + [""] * bool(env["notes"]) + [f"* {note}" for note in env["notes"]])

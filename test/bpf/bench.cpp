@@ -26,6 +26,9 @@ constexpr unsigned kRuns = 100000; // in one call
 /// What is to become of the packet.
 enum class End { fast, pass, drop };
 
+/// A reverse path filter: whose answers are kept for a second, or which asks for the route each time.
+enum class Reverse { off, kept, asked };
+
 struct Fixture {
     std::string name;
     Scenario scenario;
@@ -33,7 +36,7 @@ struct Fixture {
     bool known = true; ///< a flow's packet
     unsigned prefixes = 0;
     unsigned general = 0; ///< rules of the other kind
-    bool rpf = false;
+    Reverse rpf = Reverse::off;
 };
 
 /// Spread as in test/bench/filters.py. None has an address of the scenarios.
@@ -108,7 +111,8 @@ std::vector<Fixture> fixtures()
     changed.pppoe_b = 1;
     both("pppoe", "-push", "-pop", changed);
 
-    const auto miss = [&](const char *name, unsigned prefixes, unsigned general = 0, bool rpf = false) {
+    const auto miss = [&](const char *name, unsigned prefixes, unsigned general = 0,
+                          Reverse rpf = Reverse::off) {
         out.push_back({name, plain, End::pass, false, prefixes, general, rpf});
     };
     miss("miss", 0);
@@ -118,7 +122,8 @@ std::vector<Fixture> fixtures()
     miss("general-1", 0, 1);
     miss("general-1000", 0, 1000);
     miss("filter-100000-general-1000", 100000, 1000);
-    miss("rpf", 0, 0, true);
+    miss("rpf", 0, 0, Reverse::kept);
+    miss("rpf-first", 0, 0, Reverse::asked);
     out.push_back({"filter-100000-drop", plain, End::drop, false, 100000});
     // Packets of a flow pay for the filter as well.
     out.push_back({"plain4-filter-1", plain, End::fast, true, 1});
@@ -162,10 +167,12 @@ void prepare(const Fixture &fixture, const Scenario &scenario, const Bytes &fram
     const std::vector<ftctl::FilterRule> filter = rules(fixture);
     scenario.install();
     Rig::get().set_filter(filter);
-    if (fixture.rpf)
+    if (fixture.rpf != Reverse::off)
         set_rpf(scenario.in_device(), FTCTL_RPF_STRICT);
     ftctl_config config = Rig::get().config();
     config.heartbeat_ns = now_ns();
+    if (fixture.rpf == Reverse::asked) // nothing is kept where there may be several next hops
+        config.multipath = FTCTL_MULTIPATH_4;
     Rig::get().set_config(config);
     INFO(fixture.name);
     const Outcome outcome = observe(scenario, frame);

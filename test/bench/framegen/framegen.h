@@ -72,7 +72,8 @@ struct sampler {
     void *ring;
 };
 
-int sampler_open(struct sampler *sampler);
+/* idle: also while the processor has nothing to do */
+int sampler_open(struct sampler *sampler, int idle);
 void sampler_enable(const struct sampler *sampler, int on);
 int sampler_write(const struct sampler *sampler, const char *path);
 

@@ -44,6 +44,7 @@ const char usage[] =
     "  -s FILE      gets the addresses, in hexadecimal, at which processor 0 was found every 20 us during "
     "all\n"
     "               rounds but the first\n"
+    "  -n           ... but not while it had nothing to do\n"
     "\n"
     "redirect: every frame that DEV receives leaves by TO as it is, at XDP (default) or TC. Prints\n"
     "\"ready\", and goes on until it gets SIGTERM.\n";

@@ -13,7 +13,7 @@ enum {
     PAGE = 4096,
 };
 
-int sampler_open(struct sampler *sampler)
+int sampler_open(struct sampler *sampler, int idle)
 {
     struct perf_event_attr attr = {
         .type = PERF_TYPE_SOFTWARE,
@@ -22,6 +22,7 @@ int sampler_open(struct sampler *sampler)
         .sample_period = SAMPLE_NS,
         .sample_type = PERF_SAMPLE_IP,
         .disabled = 1,
+        .exclude_idle = !idle,
     };
 
     sampler->fd = (int)syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);

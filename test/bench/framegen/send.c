@@ -19,6 +19,7 @@ struct sender {
     struct flows flows;
     struct sampler sampler;
     const char *samples; /* file, or NULL */
+    int busy;            /* no samples of an idle processor */
     const char *sink;    /* NETNS:DEV:ETHERTYPE:PROTO, or NULL */
     int counter;         /* map of the sink, or -1 */
     int flushes;         /* map that counts them, -1: nobody asked */
@@ -91,6 +92,9 @@ static int parse_option(int option, struct sender *sender)
     case 's':
         sender->samples = optarg;
         return 0;
+    case 'n':
+        sender->busy = 1;
+        return 0;
     case 'c':
         return (sender->cpu = atoi(optarg)) >= 0 ? 0 : -1;
     case 'i':
@@ -111,7 +115,7 @@ static int parse(int argc, char **argv, struct sender *sender)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:c:iRF")) != -1)
+    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:nc:iRF")) != -1)
         if (parse_option(option, sender) != 0)
             return -1;
     if (argc - optind != 3)
@@ -273,7 +277,7 @@ static int prepare(struct sender *sender)
         return fail("that processor", errno);
     if (sched_setscheduler(0, sender->policy, &priority) != 0 && sender->policy != SCHED_FIFO)
         return fail("the scheduling policy", errno);
-    return sender->samples ? sampler_open(&sender->sampler) : 0;
+    return sender->samples ? sampler_open(&sender->sampler, !sender->busy) : 0;
 }
 
 int cmd_send(int argc, char **argv)

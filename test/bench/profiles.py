@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where the instructions go: addresses that `framegen send` sampled, by kernel function."""
+"""Where the time goes, or the instructions: addresses that `framegen send` sampled, by kernel function."""
 import bisect
 import collections
+import re
+
+PROGRAM = re.compile(r"bpf_prog_[0-9a-f]{16}_(.*)")
 
 
 def kernel_symbols():
@@ -11,12 +14,14 @@ def kernel_symbols():
         for line in file:
             address, kind, name = line.split(maxsplit=2)
             if kind in "tTwW":
-                found.append((int(address, 16), name.split()[0]))
+                name = name.split()[0]
+                program = PROGRAM.fullmatch(name)
+                found.append((int(address, 16), f"{program[1]} (BPF)" if program else name))
     return sorted(found)
 
 
 def by_function(path, per_packet):
-    """{function: its share of `per_packet` instructions}, from a file of addresses.
+    """{function: its share of `per_packet` nanoseconds or instructions}, from a file of addresses.
 
     A function that runs with interrupts disabled is not seen; the one that enables them again is seen in its place.
     """
