@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_conntrack_tcp.h>
@@ -218,7 +219,11 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
         done = datapath_.flow_insert(entry);
     }
     if (!done) {
-        spdlog::debug("insert {}: {}", conn.orig.str(), done.error().why);
+        const Error &error = done.error();
+        spdlog::debug("insert {}: {}", conn.orig.str(), error.why);
+        // It counts as table-full, whose advice would be the wrong one.
+        if (error.err == ENOMEM && !std::exchange(told_no_memory_, true))
+            spdlog::warn("{}: {}: such connections stay slow; {}", error.what, error.why, error.hint);
         paths_.release(*path);
         return false;
     }

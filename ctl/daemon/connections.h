@@ -137,6 +137,7 @@ class Connections {
     Settings settings_;
     Audience audience_;
     PathTable paths_{FTCTL_MAX_PATHS};
+    bool told_no_memory_ = false;
     XfrmPolicies xfrm_;
 
     ConnectionTable table_;
