@@ -42,17 +42,6 @@ void wait_for_packets(int outer, std::uint32_t which, int inner)
     bpf_map_update_elem(outer, &which, &inner, BPF_ANY);
 }
 
-Result<Fd> inner_map(const Maps &maps, MapId id, std::uint32_t which)
-{
-    std::uint32_t number = 0;
-    if (bpf_map_lookup_elem(maps.fd(id), &which, &number) != 0)
-        return fail_errno(kWhat, errno);
-    Fd fd(bpf_map_get_fd_by_id(number));
-    if (!fd)
-        return fail_errno(kWhat, errno);
-    return fd;
-}
-
 } // namespace
 
 Status FilterMaps::Set::map()
@@ -127,7 +116,7 @@ Status FilterMaps::open(const Maps &maps)
     Set set;
     const std::array<Fd *, kOuter.size()> into = {&set.prefixes, &set.classes, &set.counts, &set.rules};
     for (std::size_t i = 0; i < kOuter.size(); i++) {
-        auto fd = inner_map(maps, kOuter.at(i), which);
+        auto fd = inner_map(maps.fd(kOuter.at(i)), which, kWhat);
         if (!fd)
             return tl::unexpected(fd.error());
         *into.at(i) = std::move(*fd);

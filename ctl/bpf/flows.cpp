@@ -223,15 +223,17 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &ke
 {
     Packed packed(key);
     const int fd = maps_.flow_fd(packed.shape);
+    if (fd < 0)
+        return std::nullopt;
     if (packed.shape == FTCTL_SHAPE_X) {
         // another tuple's, with the same digest, stays
         if (auto found = flow_lookup(key); !found || !*found)
             return found;
     }
     // In one step: between a lookup and a delete packets would be lost to the count.
-    if (fd >= 0 && bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
+    if (bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
         return packed.entry(key);
-    if (fd < 0 || errno == ENOENT)
+    if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("remove a flow", errno);
 }

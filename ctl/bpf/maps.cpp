@@ -147,6 +147,17 @@ Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries)
     return fd;
 }
 
+Result<Fd> inner_map(int outer, std::uint32_t index, const std::string &what)
+{
+    std::uint32_t number = 0;
+    if (bpf_map_lookup_elem(outer, &index, &number) != 0)
+        return fail_errno(what, errno);
+    Fd fd(bpf_map_get_fd_by_id(number));
+    if (!fd)
+        return fail_errno(what, errno);
+    return fd;
+}
+
 Mapping::Mapping(Mapping &&other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0))
 {
@@ -241,22 +252,17 @@ Status Maps::open_flow_maps()
 {
     for (const auto &[shape, outer] : kOuterFlows) {
         const MapSpec &spec = *map_spec(outer).inner;
-        const std::uint32_t first = 0;
-        std::uint32_t number = 0;
-        if (bpf_map_lookup_elem(fd(outer), &first, &number) != 0) {
-            if (errno == ENOENT)
-                continue;
-            return fail_errno(fmt::format("open map {}", spec.name), errno);
-        }
-        Fd inner(bpf_map_get_fd_by_id(number));
+        auto inner = inner_map(fd(outer), 0, fmt::format("open map {}", spec.name));
+        if (!inner && inner.error().err == ENOENT)
+            continue;
         if (!inner)
-            return fail_errno(fmt::format("open map {}", spec.name), errno);
+            return tl::unexpected(inner.error());
         std::uint32_t entries = 0;
-        if (auto fits = check_pinned(spec, inner.get(), entries); !fits)
+        if (auto fits = check_pinned(spec, inner->get(), entries); !fits)
             return fits;
         if (entries != flow_entries_)
             return misfit(spec.name, "flow maps of different capacity");
-        inner_.at(shape) = std::move(inner);
+        inner_.at(shape) = std::move(*inner);
     }
     return {};
 }

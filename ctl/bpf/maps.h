@@ -52,6 +52,9 @@ struct MapSpec {
 const MapSpec &map_spec(MapId id);
 /// A new map; `entries` where the spec leaves that open.
 Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries);
+/// The map that an array of maps holds at `index`. ENOENT in Error::err: none. `what`: the operation, for
+/// errors.
+Result<Fd> inner_map(int outer, std::uint32_t index, const std::string &what);
 
 /// A map's memory, shared with the datapath. T must be the map's value type.
 class Mapping {

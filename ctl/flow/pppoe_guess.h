@@ -25,7 +25,7 @@ class PppoeGuess {
 
     /// The session of this ppp device: the one confirmed, or the one assumed.
     [[nodiscard]] std::optional<PppoeSession> session(std::uint32_t ifindex) const;
-    /// The witness saw a packet of this device leave by this session.
+    /// The witness saw a packet of this device leave by that session.
     void confirm(std::uint32_t ifindex, const PppoeSession &session);
     /// There is more than one session, so that which is whose may have to be found out.
     [[nodiscard]] bool ambiguous() const { return sessions_.size() > 1; }

@@ -158,16 +158,14 @@ MapKey map_key(const ftctl_tuple &t)
 
 void Rig::set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow)
 {
-    const MapKey at = map_key(key);
-    const ftctl_flowx value{flow, key, 0}; // the others are how it begins
-    must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &value, BPF_ANY), at.map);
+    set_stranger(key, key, flow);
 }
 
 void Rig::set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow)
 {
     const MapKey at = map_key(key);
-    const ftctl_flowx value{flow, whose, 0};
-    must(bpf_map_update_elem(impl_->map("flowx"), at.bytes.data(), &value, BPF_ANY), at.map);
+    const ftctl_flowx value{flow, whose, 0}; // the others are how it begins
+    must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &value, BPF_ANY), at.map);
 }
 
 std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)

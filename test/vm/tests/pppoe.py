@@ -68,7 +68,7 @@ def strays(session, mac_r, mac_w, data):
 
 
 def leave_alone(lab, flow, session):
-    """Frames that are not data of this session: neither taken nor changed."""
+    """Frames that are not data of the given PPPoE session: neither taken nor changed."""
     at_w, at_r = Sniffer(lab["W"], f"wa.{VID}", is_session), Sniffer(lab["R"], "rb", outgoing=False)
     back = Sniffer(lab["R"], "rb", is_session)
     flow.send(3)
