@@ -31,7 +31,9 @@ BATCH = 64
 WARM = 20000  # frames before something is timed
 CACHED = 131072  # flows: of more, what was just visited is not in a cache any more
 ATTEMPTS = 4
-REPEATS = 3  # at each visit of a path
+CALM_SHARE = 0.1  # of a visit's slices at least, or the processor was not this machine's own
+VISITS = 6  # for a calm one, at most
+SEARCH_S = 5  # for a moment in which nobody disturbs the processor
 USER_TUNNEL_FLOWS = 1024
 BUSY = 0.02  # of the time or more the hypervisor had the processor: the figures say little
 BROKEN = (Failure, subprocess.TimeoutExpired, OSError)  # a daemon that does not answer among them
@@ -146,11 +148,20 @@ class Run:
     def __init__(self, args, env):
         self.args, self.env = args, env
         self.rows, self.failed = [], []
-        self.seconds = 0.05 if args.quick or args.smoke else 0.1
+        self.seconds = 0.1 if args.quick or args.smoke else 0.25
         # Frames need no ksoftirqd, which must not starve, since 6.4.
         release = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", env["kernel"]).groups())
         self.policy = ["-R"] if release >= (6, 4) else []
+        self.pause = self.undisturbed()
+        self.disturbed = self.visits = 0
         self.began = stolen(CPU)
+
+    @staticmethod
+    def undisturbed():
+        """How long a pause of framegen's takes when no neighbour uses the same core."""
+        done = subprocess.run([FRAMEGEN, "calm", str(CPU), str(SEARCH_S)], capture_output=True, text=True, check=False)
+        check(done.returncode == 0, f"framegen calm: {done.stderr.strip()}")
+        return int(done.stdout)
 
     def note(self, line):
         if line not in self.env["notes"]:
@@ -166,7 +177,8 @@ class Run:
             router.send(Cell(cell.flows, cell.size), router.case.up, cell.flows, *self.policy, "-b", str(BATCH))
 
     def once(self, router, cell):
-        """Nanoseconds per packet of a path, a few times, and the proof that they are that path's."""
+        """Nanoseconds per packet of a path, with the proof that they are that path's, and whether nobody disturbed
+        the processor."""
         for attempt in range(ATTEMPTS):
             before = router.reads()
             self.visit(router, cell)
@@ -184,26 +196,29 @@ class Run:
 
     def timed(self, router, cell):
         before = router.forwarded()
-        rounds = router.send(cell, router.case.up, WARM, *self.policy, "-b", str(BATCH), "-r", str(1 + REPEATS), "-d",
-                             str(self.seconds))
-        slow = router.forwarded() - before
-        total = sum(sent for _whole, _loop, sent, _arrived in rounds)
-        for _whole, _loop, sent, arrived in rounds[1:]:  # the first is for warming up
-            check(arrived == sent, f"{arrived} of {sent} frames arrived")
+        warm, timed = router.send(cell, router.case.up, WARM, *self.policy, "-b", str(BATCH), "-r", "2", "-d",
+                                  str(self.seconds), "-q", str(self.pause))
+        slow, total = router.forwarded() - before, warm.frames + timed.frames
+        check(timed.arrived == timed.frames, f"{timed.arrived} of {timed.frames} frames arrived")
         if router.fast and slow > min(cell.flows, WARM) + total // 100:  # the trickle may have been due
             raise Slow(f"the stack forwarded {slow} of {total} packets: not fast")
         if not router.fast and not router.path.bare:
             check(slow >= total, f"the stack forwarded only {slow} of {total} packets")
-        # Where the generator runs before all others, nothing is left to do behind the loop.
-        return [loop if self.policy else whole for whole, loop, _sent, _arrived in rounds[1:]]
+        self.visits += 1
+        if not self.policy:  # without it frames may still be under way when the loop has ended
+            return timed.whole, True
+        calm = timed.share >= CALM_SHARE and timed.calm > 0
+        self.disturbed += not calm
+        return (timed.calm, True) if calm else (timed.loop, False)
 
     def bulking(self, router, cell):
         """How many frames the router's device takes at a time; not while something is timed."""
-        *_ns, sent, arrived, flushes, frames, dropped = router.send(cell, router.case.up, WARM, "-F", "-r", "2")[-1]
-        check(arrived == sent, f"{arrived} of {sent} frames arrived")
-        check(flushes > 0, "no flush of a device map was seen")
+        sent = router.send(cell, router.case.up, WARM, "-F", "-r", "2")[-1]
+        check(sent.arrived == sent.frames, f"{sent.arrived} of {sent.frames} frames arrived")
+        check(sent.flushes > 0, "no flush of a device map was seen")
         self.env["bulking"].append({"scenario": router.case.name, "flows": cell.flows, "batch": BATCH,
-                                    "frames_per_flush": round(frames / flushes, 2), "dropped": dropped})
+                                    "frames_per_flush": round(sent.flushed / sent.flushes, 2),
+                                    "dropped": sent.dropped})
 
     def profile(self, router, cell, per_packet):
         """The same again with samples taken, which costs: so it is not what is measured."""
@@ -215,21 +230,31 @@ class Run:
                                          "ns": by_function(samples.name, per_packet)})
 
     def cell(self, rig, cell):
-        values = {router: [] for router in rig.routers}
-        for _round in range(self.env["rounds"]):
-            for router, measured in values.items():
+        rounds, calm, loops = self.env["rounds"], {router: [] for router in rig.routers}, {}
+        for _visit in range(rounds * (2 if self.args.quick or self.args.smoke else VISITS)):
+            due = [router for router, values in calm.items() if values is not None and len(values) < rounds]
+            for router in due:
                 try:
-                    measured += self.once(router, cell)
+                    ns, undisturbed = self.once(router, cell)
                 except BROKEN as error:
                     self.fail(f"{title((router.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}: "
                               f"{error}")
-        for router, measured in values.items():
-            if router.path.name == "ftctl-xdp" and measured and cell.flows <= 16 and not router.case.miss:
+                    calm[router] = None
+                else:
+                    (calm[router] if undisturbed else loops.setdefault(router, [])).append(ns)
+            if not due:
+                break
+        for router, measured in calm.items():
+            if router.path.name == "ftctl-xdp" and measured is not None and cell.flows <= 16 and not router.case.miss:
                 try:
                     self.bulking(router, cell)
                 except BROKEN as error:
                     self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
-            if len(measured) == self.env["rounds"] * REPEATS:
+            if measured is not None:
+                name = f"{title((router.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}"
+                if not measured:
+                    self.note(f"{name}: the processor was disturbed at each visit: compares with no other row")
+                measured = measured or loops[router]
                 median = round(statistics.median(measured), 1)
                 self.rows.append({
                     "scenario": router.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,
@@ -290,6 +315,9 @@ class Run:
                 together.setdefault(CASES[name].together if name in CASES else name, []).append(name)
         for names in together.values():
             self.measure(names)
+        if self.disturbed:
+            self.note(f"{self.disturbed} of {self.visits} visits of a path were disturbed by somebody else on the same "
+                      "core, and do not count")
         stole, passed = (now - before for now, before in zip(stolen(CPU), self.began))
         if stole > BUSY * passed:
             self.note(f"the hypervisor had processor {CPU} for {stole / passed:.0%} of the time: no figure is worth "

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import time
+import typing
 
 import filters
 from cases import ADDRESSES, MACS, PATHS, Cell, match_of
@@ -21,6 +22,21 @@ SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
 ADMISSION_S = 120
 READING_S = 240
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
+
+
+class Sent(typing.NamedTuple):
+    """A round of framegen: nanoseconds a frame of the whole, in the loop, of the loop's calm slices; their share; how
+    long the shortest pause took; frames sent and arrived; with -F flushes, frames that these sent, and dropped."""
+    whole: float
+    loop: float
+    calm: float
+    share: float
+    pause: int
+    frames: int
+    arrived: int
+    flushes: int = 0
+    flushed: int = 0
+    dropped: int = 0
 
 
 class Router:
@@ -175,7 +191,7 @@ class Router:
         return wait_until(idle, READING_S, f"{self.role}: the fast path is on")["resyncs"]
 
     def send(self, cell, up, count, *options, case=None):
-        """Runs framegen; [(ns of the whole, ns in the loop, sent, arrived, ...)] of its rounds."""
+        """Runs framegen; its rounds as Sent."""
         case = (case or self.case).toward(up)
         frame = case.build(True, cell.size)
         source, sink = ("lan", "wan") if up else ("wan", "lan")
@@ -189,8 +205,7 @@ class Router:
             argv += ["-v", field]
         done = self.rig.lab[source].run(FRAMEGEN, "send", *argv, f"{source}{self.number}", str(count), frame.hex(),
                                         timeout=300)
-        return [(float(whole), float(loop), *map(int, counts))
-                for whole, loop, *counts in map(str.split, done.stdout.splitlines())]
+        return [Sent(*map(float, line.split()[:4]), *map(int, line.split()[4:])) for line in done.stdout.splitlines()]
 
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""
@@ -202,8 +217,8 @@ class Router:
     def filters_drop(self):
         """Frames that a filter is to drop do not arrive; without one they do."""
         case = dataclasses.replace(self.case, ip=dataclasses.replace(self.case.ip, client=filters.BLOCKED))
-        [(_whole, _loop, sent, arrived)] = self.send(Cell(1), True, 64, case=case)
-        check_equal(arrived, 0 if self.case.filtered else sent, f"{self.role}: frames from {filters.BLOCKED}, arrived")
+        [sent] = self.send(Cell(1), True, 64, case=case)
+        check_equal(sent.arrived, 0 if self.case.filtered else sent.frames, f"{self.role}: frames from {filters.BLOCKED}, arrived")
 
     @property
     def slow_tunnel(self):

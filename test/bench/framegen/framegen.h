@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -15,17 +16,25 @@ enum {
     FRAME_MAX = 2048,
     /* Longer than any headers measured here; what lies behind them is never written by anyone. */
     REWRITE_MAX = 160,
+    /* Bytes before the frame that the program takes off. With the 256 that live frames have anyway there is room
+     * for a tunnel's headers: a veth copies what has less than 256 left when it arrives there. */
+    ROOM = 64,
     BATCH_MAX = 256, /* BPF_PROG_TEST_RUN's own bound */
     FIELDS_MAX = 8,
     PORTIONS = 20, /* a second, of paced frames */
     /* A flow's number: LOW_BITS of it make ports, the others addresses. */
     LOW_BITS = 14,
     FLOWS_MAX = 1 << 21,
+    SLICE_BITS = 10, /* a slice is of 1024 frames: a tenth of a millisecond, or one or two */
+    SLICES_MAX = 8192,
 };
 
 extern const char usage[];
 
 int fail(const char *what, int error);
+__u64 clock_ns(clockid_t clock);
+/* From here on this process runs on that processor. */
+int pin_to(int cpu);
 /* An interface's index in this network namespace; 0, with a message, when there is none. */
 int device(const char *name);
 
@@ -50,8 +59,34 @@ struct match {
     __u8 proto;
 };
 
+/*
+ * Shared with the generator's program. Between two slices of frames it times a loop that takes always as long,
+ * unless somebody else uses the same core: a neighbour, on the core's other thread.
+ */
+struct pause {
+    __u64 before, after;
+};
+
+struct progress {
+    __u64 flow;   /* number of the next frame's, before it is shuffled */
+    __u64 frames; /* of this round */
+    struct pause pauses[SLICES_MAX];
+};
+
+/* What a round took, in nanoseconds. */
+struct calm {
+    double frame; /* each frame of the median calm slice; 0: hardly a slice was calm */
+    double share; /* of the slices that were calm */
+    __u64 loop;   /* the shortest of the pauses */
+};
+
+/* The map, and the same in memory; NULL, with a message. */
+struct progress *progress_open(int *map);
+
 /* Descriptors of loaded programs; negative, with a message, when the kernel refuses. */
-int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows);
+/* pauses: their loop, and nothing else */
+int load_pauses(int progress);
+int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows, int progress);
 int load_xdp_redirect(int ifindex);
 int load_tc_redirect(int ifindex);
 /* counter: gets the map, whose only value is of each processor. */
@@ -77,6 +112,10 @@ int sampler_open(struct sampler *sampler, int idle);
 void sampler_enable(const struct sampler *sampler, int on);
 int sampler_write(const struct sampler *sampler, const char *path);
 
+/* undisturbed: what the loop takes on this processor when nobody disturbs it. */
+struct calm calm_of(const struct progress *progress, __u64 undisturbed);
+
+int cmd_calm(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_redirect(int argc, char **argv);
 

@@ -5,7 +5,7 @@
 #include <linux/if_ether.h>
 
 enum {
-    INSNS_MAX = 64 + 3 * REWRITE_MAX / 8 + 12 * FIELDS_MAX,
+    INSNS_MAX = 128 + 3 * REWRITE_MAX / 8 + 12 * FIELDS_MAX,
     COUNT = 5,
     DATA = 2,
     END = 3,
@@ -13,7 +13,11 @@ enum {
     VALUE = 5,
     LOW = 6,
     HIGH = 7,
+    CONTEXT = 8,
+    ROUND = 9,
 };
+
+enum { PAUSE_INSNS = 40, PAUSE_ROUNDS = 200 };
 
 struct program {
     struct bpf_insn insns[INSNS_MAX];
@@ -79,7 +83,7 @@ static void land(struct program *prog, size_t jump)
 static int load(const struct program *prog, enum bpf_prog_type type)
 {
     static char log[16384];
-    LIBBPF_OPTS(bpf_prog_load_opts, opts, .log_buf = log, .log_size = sizeof(log), .log_level = 1);
+    LIBBPF_OPTS(bpf_prog_load_opts, opts, .log_buf = log, .log_size = sizeof(log));
     int fd = bpf_prog_load(type, "framegen", "GPL", prog->insns, prog->count, &opts);
 
     if (fd < 0)
@@ -92,18 +96,15 @@ static int load(const struct program *prog, enum bpf_prog_type type)
  * all flows once, and then again, in an order that has no pattern: each step can be undone, so none comes
  * twice.
  */
-static int emit_next_flow(struct program *prog, const struct flows *flows)
+static void emit_next_flow(struct program *prog, const struct flows *flows, int progress)
 {
     int bits = __builtin_ctz(flows->count);
-    int map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "framegen", 4, 8, 1, NULL);
 
-    if (map < 0)
-        return fail("a map for the next flow's number", errno);
-    emit_imm64(prog, VALUE, BPF_PSEUDO_MAP_VALUE, (__u64)map);
-    emit(prog, BPF_LDX | BPF_MEM | BPF_DW, LOW, VALUE, 0, 0);
+    emit_imm64(prog, VALUE, BPF_PSEUDO_MAP_VALUE, (__u64)progress);
+    emit(prog, BPF_LDX | BPF_MEM | BPF_DW, LOW, VALUE, offsetof(struct progress, flow), 0);
     emit_alu_reg(prog, BPF_MOV, HIGH, LOW);
     emit_alu(prog, BPF_ADD, HIGH, 1);
-    emit(prog, BPF_STX | BPF_MEM | BPF_DW, VALUE, HIGH, 0, 0);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, VALUE, HIGH, offsetof(struct progress, flow), 0);
     emit_alu(prog, BPF_RSH, LOW, (__s32)flows->train);
     for (int round = 0; round < 2; round++) {
         emit_alu(prog, BPF_MUL, LOW, round ? 0x2545F491 : 0x1E3779B1); /* odd */
@@ -115,7 +116,40 @@ static int emit_next_flow(struct program *prog, const struct flows *flows)
     emit_alu_reg(prog, BPF_MOV, HIGH, LOW);
     emit_alu(prog, BPF_RSH, HIGH, LOW_BITS);
     emit_alu(prog, BPF_AND, LOW, (1 << LOW_BITS) - 1);
-    return 0;
+}
+
+/* Counts the frame, and pauses at every one that begins a slice of 1 << bits. */
+static void emit_progress(struct program *prog, int progress, int bits)
+{
+    size_t within, loop;
+
+    emit_imm64(prog, HIGH, BPF_PSEUDO_MAP_VALUE, (__u64)progress);
+    emit(prog, BPF_LDX | BPF_MEM | BPF_DW, LOW, HIGH, offsetof(struct progress, frames), 0);
+    emit_alu_reg(prog, BPF_MOV, VALUE, LOW);
+    emit_alu(prog, BPF_ADD, VALUE, 1);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, VALUE, offsetof(struct progress, frames), 0);
+    emit(prog, BPF_JMP | BPF_JSET | BPF_K, LOW, 0, 0, (1 << bits) - 1);
+    within = prog->count - 1;
+    emit_alu(prog, BPF_RSH, LOW, bits);
+    emit_alu(prog, BPF_AND, LOW, SLICES_MAX - 1);
+    emit_alu(prog, BPF_MUL, LOW, sizeof(struct pause));
+    emit_alu_reg(prog, BPF_ADD, HIGH, LOW);
+    emit_call(prog, BPF_FUNC_ktime_get_ns);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0, offsetof(struct progress, pauses) + offsetof(struct pause, before),
+         0);
+    /* Five registers, independent of each other: as much at once as a core can do. */
+    for (__u8 reg = 1; reg <= 5; reg++)
+        emit_alu(prog, BPF_MOV, reg, reg);
+    emit_alu(prog, BPF_MOV, ROUND, PAUSE_ROUNDS);
+    loop = prog->count;
+    for (int i = 0; i < PAUSE_INSNS; i++)
+        emit_alu(prog, BPF_ADD, (__u8)(1 + i % 5), 1 + i);
+    emit_alu(prog, BPF_SUB, ROUND, 1);
+    emit(prog, BPF_JMP | BPF_JNE | BPF_K, ROUND, 0, (__s16)(loop - prog->count - 1), 0);
+    emit_call(prog, BPF_FUNC_ktime_get_ns);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0, offsetof(struct progress, pauses) + offsetof(struct pause, after),
+         0);
+    land(prog, within);
 }
 
 static void emit_field(struct program *prog, const struct field *field, const unsigned char *frame)
@@ -134,14 +168,18 @@ static void emit_field(struct program *prog, const struct field *field, const un
 }
 
 /*
- * Writes the headers anew and sends the frame. The kernel hands out the same pages again and again,
+ * Takes off the first ROOM bytes, writes the headers anew and sends the frame. The kernel hands out the same pages again and again,
  * as the last receiver left them: with a TTL one less each time, say.
  */
-int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows)
+int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows, int progress)
 {
     size_t headers = length < REWRITE_MAX ? length : REWRITE_MAX, at = 0, jump;
     struct program prog = {.count = 0};
 
+    emit_alu_reg(&prog, BPF_MOV, CONTEXT, 1);
+    emit_alu(&prog, BPF_MOV, 2, ROOM);
+    emit_call(&prog, BPF_FUNC_xdp_adjust_head);
+    emit_alu_reg(&prog, BPF_MOV, 1, CONTEXT);
     jump = emit_bounds(&prog, headers);
     for (; at + 8 <= headers; at += 8) {
         __u64 word = 0;
@@ -153,13 +191,23 @@ int load_sender(const unsigned char *frame, size_t length, int ifindex, const st
     for (; at < headers; at++)
         emit(&prog, BPF_ST | BPF_MEM | BPF_B, DATA, 0, (__s16)at, frame[at]);
     if (flows->used) {
-        if (emit_next_flow(&prog, flows) != 0)
-            return -1;
+        emit_next_flow(&prog, flows, progress);
         for (size_t i = 0; i < flows->used; i++)
             emit_field(&prog, &flows->fields[i], frame);
     }
     land(&prog, jump);
+    emit_progress(&prog, progress, SLICE_BITS);
     emit_redirect(&prog, ifindex);
+    return load(&prog, BPF_PROG_TYPE_XDP);
+}
+
+int load_pauses(int progress)
+{
+    struct program prog = {.count = 0};
+
+    emit_progress(&prog, progress, 0);
+    emit_alu(&prog, BPF_MOV, 0, XDP_DROP);
+    emit_exit(&prog);
     return load(&prog, BPF_PROG_TYPE_XDP);
 }
 

@@ -10,13 +10,15 @@
 #include <unistd.h>
 
 struct sender {
-    unsigned char frame[FRAME_MAX];
-    size_t length;
+    unsigned char frame[ROOM + FRAME_MAX];
+    size_t length; /* without ROOM */
     int program;
     __u32 count, batch, rounds;
     __u32 rate;     /* frames a second, 0: no bound */
     double seconds; /* how long a round takes, but for the first */
     struct flows flows;
+    struct progress *progress;
+    __u32 undisturbed; /* see calm_of() */
     struct sampler sampler;
     const char *samples; /* file, or NULL */
     int busy;            /* no samples of an idle processor */
@@ -100,6 +102,8 @@ static int parse_option(int option, struct sender *sender)
     case 'i':
         sender->policy = SCHED_IDLE;
         return 0;
+    case 'q':
+        return (sender->undisturbed = parse_number(optarg, 1000000)) ? 0 : -1;
     case 'F':
         sender->flushes = flushes_open();
         return sender->flushes < 0 ? -1 : 0;
@@ -115,13 +119,13 @@ static int parse(int argc, char **argv, struct sender *sender)
 {
     int option;
 
-    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:nc:iRF")) != -1)
+    while ((option = getopt(argc, argv, "+b:r:p:d:f:t:v:S:s:nc:iRFq:")) != -1)
         if (parse_option(option, sender) != 0)
             return -1;
     if (argc - optind != 3)
         return -1;
     sender->count = parse_number(argv[optind + 1], 100000000);
-    sender->length = parse_frame(argv[optind + 2], sender->frame);
+    sender->length = parse_frame(argv[optind + 2], sender->frame + ROOM);
     for (size_t i = 0; i < sender->flows.used; i++)
         if (sender->flows.fields[i].at + 2 > (sender->length < REWRITE_MAX ? sender->length : REWRITE_MAX))
             return -1;
@@ -196,19 +200,11 @@ static __u64 settle(const struct sender *sender)
 
 /* ------------------------------------------------------------------ rounds */
 
-static __u64 clock_ns(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return (__u64)now.tv_sec * 1000000000ULL + (__u64)now.tv_nsec;
-}
-
 /* ns: what the kernel's loop over the frames took for each, without the grace periods (some 25 ms) that it
  * waits for to begin and to end. */
 static int run(const struct sender *sender, __u32 count, __u32 *ns)
 {
-    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = sender->frame, .data_size_in = (__u32)sender->length,
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = sender->frame, .data_size_in = (__u32)(ROOM + sender->length),
                 .repeat = (int)count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = sender->batch);
     int error = bpf_prog_test_run_opts(sender->program, &opts);
 
@@ -244,8 +240,10 @@ static int run_rounds(struct sender *sender)
         __u64 before = settle(sender), time;
         struct flushes first = flushes_read(sender->flushes), last;
         __u32 ns = 0;
+        struct calm calm;
         int error;
 
+        sender->progress->frames = 0;
         if (sender->samples && round == 1)
             sampler_enable(&sender->sampler, 1);
         time = clock_ns(CLOCK_MONOTONIC);
@@ -253,7 +251,9 @@ static int run_rounds(struct sender *sender)
         time = clock_ns(CLOCK_MONOTONIC) - time;
         if (error)
             return error;
-        printf("%.2f %u %u %llu", (double)time / count, ns, count, settle(sender) - before);
+        calm = calm_of(sender->progress, sender->undisturbed);
+        printf("%.2f %u %.2f %.2f %llu %u %llu", (double)time / count, ns, calm.frame, calm.share, calm.loop, count,
+               settle(sender) - before);
         last = flushes_read(sender->flushes);
         if (sender->flushes >= 0)
             printf(" %llu %llu %llu", last.count - first.count, last.sent - first.sent,
@@ -268,13 +268,9 @@ static int run_rounds(struct sender *sender)
 static int prepare(struct sender *sender)
 {
     const struct sched_param priority = {.sched_priority = sender->policy == SCHED_FIFO};
-    cpu_set_t cpus;
 
-    CPU_ZERO(&cpus);
-    if (sender->cpu >= 0)
-        CPU_SET(sender->cpu, &cpus);
-    if (sender->cpu >= 0 && sched_setaffinity(0, sizeof(cpus), &cpus) != 0)
-        return fail("that processor", errno);
+    if (sender->cpu >= 0 && pin_to(sender->cpu) != 0)
+        return 1;
     if (sched_setscheduler(0, sender->policy, &priority) != 0 && sender->policy != SCHED_FIFO)
         return fail("the scheduling policy", errno);
     return sender->samples ? sampler_open(&sender->sampler, !sender->busy) : 0;
@@ -284,7 +280,7 @@ int cmd_send(int argc, char **argv)
 {
     static struct sender sender = {
         .batch = 64, .rounds = 1, .flows = {.count = 1}, .counter = -1, .flushes = -1, .cpu = -1};
-    int ifindex, code;
+    int ifindex, progress, code;
 
     if (parse(argc, argv, &sender) != 0) {
         fputs(usage, stderr);
@@ -293,7 +289,10 @@ int cmd_send(int argc, char **argv)
     ifindex = device(argv[optind]);
     if (!ifindex)
         return 1;
-    sender.program = load_sender(sender.frame, sender.length, ifindex, &sender.flows);
+    sender.progress = progress_open(&progress);
+    if (!sender.progress)
+        return 1;
+    sender.program = load_sender(sender.frame + ROOM, sender.length, ifindex, &sender.flows, progress);
     code = sender.program < 0 ? 1 : sender.sink ? open_sink(&sender) : 0;
     if (code == 0)
         code = prepare(&sender);
