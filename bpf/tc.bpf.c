@@ -16,12 +16,21 @@ int tc_ingress(struct __sk_buff *skb)
 SEC("tc")
 int tc_egress(struct __sk_buff *skb)
 {
-	struct tc_scratch *sc = scratch_get();
+	__u32 zero = 0;
+	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
+	struct tc_scratch *sc;
+	__u64 now;
 
+	if (unlikely(!cfg))
+		return TC_ACT_UNSPEC;
+	now = clock_now(cfg);
+	if (likely(!witness_awake(cfg, now)))
+		return TC_ACT_UNSPEC;
+	sc = scratch_get();
 	if (sc && sc->redirected)
 		sc->redirected = 0; /* our own, not the stack's */
 	else
-		witness_see(skb);
+		witness_see(skb, cfg, now);
 	return TC_ACT_UNSPEC;
 }
 

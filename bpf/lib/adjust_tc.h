@@ -116,7 +116,7 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 			return ADJUST_BROKEN;
 		failed = ADJUST_BROKEN;
 	}
-	if (pkt->key.tunnel == FTCTL_TUNNEL_IPV6) {
+	if (pkt->key.tunnel == FTCTL_TUNNEL_IPV6 && tc_csum_by_helper(skb)) {
 		void *outer = ctx_data(skb) + ETH_HLEN;
 
 		if (outer + sizeof(struct ipv6hdr) > ctx_data_end(skb))
@@ -170,7 +170,7 @@ static __always_inline bool ctx_write(struct __sk_buff *skb, const struct ftctl_
 	if (!write_inner(skb, l2_len + outer_len, ref, pkt) ||
 	    !tc_write_l2(skb, path, pkt->len + outer_len) || !write_outer(skb, l2_len, path, pkt))
 		return false;
-	if (path->tunnel == FTCTL_TUNNEL_IPV6) {
+	if (path->tunnel == FTCTL_TUNNEL_IPV6 && tc_csum_by_helper(skb)) {
 		void *outer = ctx_data(skb) + l2_len;
 
 		if (outer + sizeof(struct ipv6hdr) > ctx_data_end(skb))

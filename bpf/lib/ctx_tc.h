@@ -215,12 +215,17 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 	return l4_csum_finished(ctx_data(skb) + l4, ctx_data_end(skb), flow, pkt);
 }
 
-static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)
+/* watched: the witness is awake, and is not to take this packet for one of the stack's. */
+static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt,
+					bool watched)
 {
-	struct tc_scratch *sc = scratch_get();
+	struct tc_scratch *sc;
 
-	if (sc)
-		sc->redirected = 1;
+	if (watched) {
+		sc = scratch_get();
+		if (sc)
+			sc->redirected = 1;
+	}
 	if (!packet_v6(pkt)) /* ip6_forward() leaves it */
 		skb->priority = tos_priority(pkt->new_tos);
 	skb->tstamp = 0; /* skb_clear_tstamp(): a receive time must not become a departure time */

@@ -27,8 +27,7 @@ static __always_inline __u32 parse_tunnel(struct context *ctx, struct ip_header 
 	__u8 tos = ip->tos;
 
 	pkt->key.tunnel = ip->v6 ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
-	pkt->key.outer_src = pkt->key.src;
-	pkt->key.outer_dst = pkt->key.dst;
+	ftctl_key_words(&pkt->key.outer_src, &pkt->key, FTCTL_WORD_SRC, 8);
 	pkt->key.src = pkt->key.dst = (struct ftctl_addr){};
 	pkt->outer_len = ip->hlen;
 	inner = ip->proto == IPPROTO_IPIP ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);

@@ -164,8 +164,7 @@ static __always_inline __u32 parse_tcp(struct context *ctx, __u32 off, __u32 len
 	doff = tcp.doff * 4U;
 	if (!out && unlikely(doff < sizeof(tcp) || doff > len))
 		return because(FTCTL_R_BAD_LENGTH);
-	pkt->key.sport = tcp.source;
-	pkt->key.dport = tcp.dest;
+	copy_words(&pkt->key.sport, &tcp, 2 * sizeof(tcp.source)); /* both ports: see ftctl_key_words() */
 	pkt->l4_tag = tcp.seq;
 	pkt->l4_check = tcp.check;
 	pkt->tcp_flags = ((__u8 *)&tcp)[13];
@@ -186,8 +185,7 @@ static __always_inline __u32 parse_udp(struct context *ctx, __u32 off, __u32 len
 	 */
 	if (!out && unlikely(bpf_ntohs(udp.len) != len))
 		return because(FTCTL_R_BAD_LENGTH);
-	pkt->key.sport = udp.source;
-	pkt->key.dport = udp.dest;
+	copy_words(&pkt->key.sport, &udp, 2 * sizeof(udp.source));
 	pkt->l4_tag = udp.len;
 	pkt->l4_check = udp.check;
 	pkt->hdrlen = (__u16)(ip_len + sizeof(udp));

@@ -211,13 +211,29 @@ static inline enum ftctl_shape ftctl_shape_of(const struct ftctl_tuple *t)
 	return FTCTL_SHAPE_X;
 }
 
+/*
+ * Part of a tuple into a key or elsewhere, in the words that the parser wrote: where clang would read two of
+ * them at once, the processor waits until both have left its store buffer.
+ */
+static inline void ftctl_key_words(void *to, const struct ftctl_tuple *t, unsigned int first,
+				   unsigned int count)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		const ftctl_u32 word = ftctl_tuple_word(t, first + i);
+
+		__builtin_memcpy((char *)to + 4 * i, &word, sizeof(word));
+	}
+}
+#define FTCTL_WORD_SRC	 0  /* and behind it dst */
+#define FTCTL_WORD_PORTS 16 /* and behind them iif_proto */
+
 static inline void ftctl_key4_of(const struct ftctl_tuple *t, struct ftctl_key4 *key)
 {
 	key->src = t->src.w[0];
 	key->dst = t->dst.w[0];
-	key->sport = t->sport;
-	key->dport = t->dport;
-	key->iif_proto = t->iif_proto;
+	ftctl_key_words(&key->sport, t, FTCTL_WORD_PORTS, 2);
 }
 
 static inline void ftctl_key4t_of(const struct ftctl_tuple *t, struct ftctl_key4t *key)
@@ -229,11 +245,8 @@ static inline void ftctl_key4t_of(const struct ftctl_tuple *t, struct ftctl_key4
 
 static inline void ftctl_key6_of(const struct ftctl_tuple *t, struct ftctl_key6 *key)
 {
-	key->src = t->src;
-	key->dst = t->dst;
-	key->sport = t->sport;
-	key->dport = t->dport;
-	key->iif_proto = t->iif_proto;
+	ftctl_key_words(&key->src, t, FTCTL_WORD_SRC, 8);
+	ftctl_key_words(&key->sport, t, FTCTL_WORD_PORTS, 2);
 }
 
 static inline ftctl_u32 ftctl_iif_proto(ftctl_u32 ifindex, ftctl_u8 proto)

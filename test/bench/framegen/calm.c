@@ -18,7 +18,8 @@ struct progress *progress_open(int *map)
     void *memory;
 
     *map = bpf_map_create(BPF_MAP_TYPE_ARRAY, "framegen", 4, sizeof(struct progress), 1, &opts);
-    memory = *map < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct progress), PROT_READ | PROT_WRITE, MAP_SHARED, *map, 0);
+    memory = *map < 0 ? MAP_FAILED
+                      : mmap(NULL, sizeof(struct progress), PROT_READ | PROT_WRITE, MAP_SHARED, *map, 0);
     if (memory != MAP_FAILED)
         return memory;
     fail("a map for the generator's progress", errno);
@@ -47,7 +48,8 @@ static __u64 shortest(const struct progress *progress, __u64 count)
 }
 
 /* Those between two pauses that took hardly longer than the shortest; of a round whose shortest took long
- * already, none. (The shortest of the round, since it depends a little on where the program lies in memory.) */
+ * already, none. (The shortest of the round, since it depends a little on where the program lies in memory.)
+ */
 struct calm calm_of(const struct progress *progress, __u64 undisturbed)
 {
     static double slices[SLICES_MAX];
@@ -71,19 +73,35 @@ struct calm calm_of(const struct progress *progress, __u64 undisturbed)
     return calm;
 }
 
-/* The least in so many seconds. */
-static int calm_measure(int program, struct progress *progress, double seconds)
+static int run_pauses(int program, struct progress *progress)
 {
     char frame[64] = {0};
     LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = frame, .data_size_in = sizeof(frame), .repeat = PAUSES);
+
+    progress->frames = 0;
+    return bpf_prog_test_run_opts(program, &opts);
+}
+
+int is_calm(int program, struct progress *progress, __u64 undisturbed)
+{
+    size_t calm = 0;
+
+    if (run_pauses(program, progress) != 0)
+        return 1;
+    for (__u64 i = 0; i < PAUSES; i++)
+        calm += pause_of(progress, i) * 100 <= undisturbed * (100 + TOLERANCE);
+    return calm > PAUSES * 3 / 4;
+}
+
+/* The least in so many seconds. */
+static int calm_measure(int program, struct progress *progress, double seconds)
+{
     __u64 least = ~0ULL, now;
     const __u64 end = clock_ns(CLOCK_MONOTONIC) + (__u64)(seconds * 1e9);
 
     do {
-        int error;
+        int error = run_pauses(program, progress);
 
-        progress->frames = 0;
-        error = bpf_prog_test_run_opts(program, &opts);
         if (error)
             return fail("BPF_PROG_TEST_RUN", error);
         now = shortest(progress, PAUSES);

@@ -16,8 +16,8 @@ enum {
     FRAME_MAX = 2048,
     /* Longer than any headers measured here; what lies behind them is never written by anyone. */
     REWRITE_MAX = 160,
-    /* Bytes before the frame that the program takes off. With the 256 that live frames have anyway there is room
-     * for a tunnel's headers: a veth copies what has less than 256 left when it arrives there. */
+    /* Bytes before the frame that the program takes off. With the 256 that live frames have anyway there is
+     * room for a tunnel's headers: a veth copies what has less than 256 left when it arrives there. */
     ROOM = 64,
     BATCH_MAX = 256, /* BPF_PROG_TEST_RUN's own bound */
     FIELDS_MAX = 8,
@@ -60,8 +60,8 @@ struct match {
 };
 
 /*
- * Shared with the generator's program. Between two slices of frames it times a loop that takes always as long,
- * unless somebody else uses the same core: a neighbour, on the core's other thread.
+ * Shared with the generator's program. Between two slices of frames it times a loop that takes always as
+ * long, unless somebody else uses the same core: a neighbour, on the core's other thread.
  */
 struct pause {
     __u64 before, after;
@@ -86,7 +86,8 @@ struct progress *progress_open(int *map);
 /* Descriptors of loaded programs; negative, with a message, when the kernel refuses. */
 /* pauses: their loop, and nothing else */
 int load_pauses(int progress);
-int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows, int progress);
+int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows,
+                int progress);
 int load_xdp_redirect(int ifindex);
 int load_tc_redirect(int ifindex);
 /* counter: gets the map, whose only value is of each processor. */
@@ -114,6 +115,8 @@ int sampler_write(const struct sampler *sampler, const char *path);
 
 /* undisturbed: what the loop takes on this processor when nobody disturbs it. */
 struct calm calm_of(const struct progress *progress, __u64 undisturbed);
+/* Now, as far as a millisecond of pauses tells. program: of load_pauses() */
+int is_calm(int program, struct progress *progress, __u64 undisturbed);
 
 int cmd_calm(int argc, char **argv);
 int cmd_send(int argc, char **argv);

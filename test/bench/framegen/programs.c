@@ -135,8 +135,8 @@ static void emit_progress(struct program *prog, int progress, int bits)
     emit_alu(prog, BPF_MUL, LOW, sizeof(struct pause));
     emit_alu_reg(prog, BPF_ADD, HIGH, LOW);
     emit_call(prog, BPF_FUNC_ktime_get_ns);
-    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0, offsetof(struct progress, pauses) + offsetof(struct pause, before),
-         0);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0,
+         offsetof(struct progress, pauses) + offsetof(struct pause, before), 0);
     /* Five registers, independent of each other: as much at once as a core can do. */
     for (__u8 reg = 1; reg <= 5; reg++)
         emit_alu(prog, BPF_MOV, reg, reg);
@@ -147,8 +147,8 @@ static void emit_progress(struct program *prog, int progress, int bits)
     emit_alu(prog, BPF_SUB, ROUND, 1);
     emit(prog, BPF_JMP | BPF_JNE | BPF_K, ROUND, 0, (__s16)(loop - prog->count - 1), 0);
     emit_call(prog, BPF_FUNC_ktime_get_ns);
-    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0, offsetof(struct progress, pauses) + offsetof(struct pause, after),
-         0);
+    emit(prog, BPF_STX | BPF_MEM | BPF_DW, HIGH, 0,
+         offsetof(struct progress, pauses) + offsetof(struct pause, after), 0);
     land(prog, within);
 }
 
@@ -168,10 +168,11 @@ static void emit_field(struct program *prog, const struct field *field, const un
 }
 
 /*
- * Takes off the first ROOM bytes, writes the headers anew and sends the frame. The kernel hands out the same pages again and again,
- * as the last receiver left them: with a TTL one less each time, say.
+ * Takes off the first ROOM bytes, writes the headers anew and sends the frame. The kernel hands out the same
+ * pages again and again, as the last receiver left them: with a TTL one less each time, say.
  */
-int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows, int progress)
+int load_sender(const unsigned char *frame, size_t length, int ifindex, const struct flows *flows,
+                int progress)
 {
     size_t headers = length < REWRITE_MAX ? length : REWRITE_MAX, at = 0, jump;
     struct program prog = {.count = 0};

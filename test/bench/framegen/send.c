@@ -9,10 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { CALM_WAIT_NS = 200000000 };
+
 struct sender {
     unsigned char frame[ROOM + FRAME_MAX];
     size_t length; /* without ROOM */
     int program;
+    int pauses; /* a program of pauses only */
     __u32 count, batch, rounds;
     __u32 rate;     /* frames a second, 0: no bound */
     double seconds; /* how long a round takes, but for the first */
@@ -204,8 +207,9 @@ static __u64 settle(const struct sender *sender)
  * waits for to begin and to end. */
 static int run(const struct sender *sender, __u32 count, __u32 *ns)
 {
-    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = sender->frame, .data_size_in = (__u32)(ROOM + sender->length),
-                .repeat = (int)count, .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = sender->batch);
+    LIBBPF_OPTS(bpf_test_run_opts, opts, .data_in = sender->frame,
+                .data_size_in = (__u32)(ROOM + sender->length), .repeat = (int)count,
+                .flags = BPF_F_TEST_XDP_LIVE_FRAMES, .batch_size = sender->batch);
     int error = bpf_prog_test_run_opts(sender->program, &opts);
 
     *ns = opts.duration;
@@ -232,6 +236,15 @@ static int run_paced(const struct sender *sender, __u32 count, __u32 *ns)
     return 0;
 }
 
+/* Or goes on, when nobody leaves the core for so long: calm_of() tells. */
+static void wait_for_calm(const struct sender *sender)
+{
+    const __u64 end = clock_ns(CLOCK_MONOTONIC) + CALM_WAIT_NS;
+
+    while (clock_ns(CLOCK_MONOTONIC) < end && !is_calm(sender->pauses, sender->progress, sender->undisturbed))
+        ;
+}
+
 static int run_rounds(struct sender *sender)
 {
     __u32 count = sender->count;
@@ -243,6 +256,8 @@ static int run_rounds(struct sender *sender)
         struct calm calm;
         int error;
 
+        if (round > 0 && sender->undisturbed)
+            wait_for_calm(sender);
         sender->progress->frames = 0;
         if (sender->samples && round == 1)
             sampler_enable(&sender->sampler, 1);
@@ -252,8 +267,8 @@ static int run_rounds(struct sender *sender)
         if (error)
             return error;
         calm = calm_of(sender->progress, sender->undisturbed);
-        printf("%.2f %u %.2f %.2f %llu %u %llu", (double)time / count, ns, calm.frame, calm.share, calm.loop, count,
-               settle(sender) - before);
+        printf("%.2f %u %.2f %.2f %llu %u %llu", (double)time / count, ns, calm.frame, calm.share, calm.loop,
+               count, settle(sender) - before);
         last = flushes_read(sender->flushes);
         if (sender->flushes >= 0)
             printf(" %llu %llu %llu", last.count - first.count, last.sent - first.sent,
@@ -293,7 +308,8 @@ int cmd_send(int argc, char **argv)
     if (!sender.progress)
         return 1;
     sender.program = load_sender(sender.frame + ROOM, sender.length, ifindex, &sender.flows, progress);
-    code = sender.program < 0 ? 1 : sender.sink ? open_sink(&sender) : 0;
+    sender.pauses = load_pauses(progress);
+    code = sender.program < 0 || sender.pauses < 0 ? 1 : sender.sink ? open_sink(&sender) : 0;
     if (code == 0)
         code = prepare(&sender);
     if (code == 0)
