@@ -68,9 +68,8 @@ STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kern
            ("tcp-local", "attached", "none"): (0.97, 1.0),
            ("tcp-local", "attached", "tracked"): (0.97, 1.0), ("rpf-tcp", "ftctl rpf strict", "none"): (0.97, 1.0),
            ("rpf-tcp", "ftctl rpf strict", "nft in input"): (1.0, 1.0)}
-# Fixtures, less what nothing takes: in a loop.
-PROGRAMS = (("filter-100000", "filter-1", MOST, {"xdp": 1.3, "tc": 1.3}, 1.1),
-            ("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None),
+# Fixtures, less what nothing takes: in a loop. The least of all rounds, which are disturbed or not.
+PROGRAMS = (("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None),
             ("rpf-first", "miss", COST, {"xdp": 50, "tc": 60}, None))
 # what: at least (1) or at most (-1). Nothing is said of more events than must be coped with, and of memory and resync
 # with fewer connections than these.
@@ -93,9 +92,20 @@ class Rows:
         row = self.rows.get((cell[0], path, *cell[1:]))
         return row[key] if row else None
 
+    def calm(self, cell, path):
+        """Was the processor this machine's own?"""
+        return self.rows[(cell[0], path, *cell[1:])].get("calm", True)
+
+    def text(self, cell, path):
+        """The median, or -."""
+        ns = self.ns(cell, path)
+        return "-" if ns is None else f"{ns:.0f}" if self.calm(cell, path) else f"~{ns:.0f}"
+
     def ratio(self, cell, theirs, mine):
-        theirs, mine = self.ns(cell, theirs), self.ns(cell, mine)
-        return f"{theirs / mine:.2f}" if mine and theirs else "-"
+        if self.ns(cell, theirs) is None or self.ns(cell, mine) is None:
+            return "-"
+        mark = "" if self.calm(cell, theirs) and self.calm(cell, mine) else "~"
+        return f"{mark}{self.ns(cell, theirs) / self.ns(cell, mine):.2f}"
 
 
 def aligned(table):
@@ -110,7 +120,7 @@ def cell_table(rows, cell):
     for path in PATHS:
         row = rows.rows.get((cell[0], path, *cell[1:]))
         if row:
-            table.append([path, f"{row['ns']:.0f}", f"{row['ns_min']:.0f}-{row['ns_max']:.0f}",
+            table.append([path, rows.text(cell, path), f"{row['ns_min']:.0f}-{row['ns_max']:.0f}",
                           f"{1000 / row['ns']:.2f}", *(rows.ratio(cell, other, path) for other in reversed(KERNELS)),
                           rows.ratio(cell, "redirect", path)])
     return table
@@ -126,16 +136,19 @@ def musts(rows):
     for must in MUSTS:
         for cell in rows.cells:
             key = "ns_min" if must.kind else "ns"
-            mine = rows.ns(cell, must.path, key)
-            theirs = rows.ns((must.base or cell[0], *cell[1:]), must.against, key)
+            base = (must.base or cell[0], *cell[1:])
+            mine, theirs = rows.ns(cell, must.path, key), rows.ns(base, must.against, key)
             fits = cell[0] in must.scenarios and cell[1] in must.flows and cell[2:] == (64, must.order)
             if fits and mine and theirs:
-                table.append([must.text(cell), *must.verdict(mine, theirs)])
+                verdict = must.verdict(mine, theirs)
+                if not (rows.calm(cell, must.path) and rows.calm(base, must.against)):
+                    verdict[-1] = "disturbed"
+                table.append([must.text(cell), *verdict])
     return table
 
 
 def secondary_musts(rows):
-    medians = {(row["what"], row["path"]): row["median"] for row in rows}
+    medians = {(row["what"], row["path"]): row["min" if row["what"].startswith(FIXTURE) else "median"] for row in rows}
     table = []
     for (what, path, against), (must, aim) in STREAMS.items():
         mine, theirs = medians.get((what, path)), medians.get((what, against))
@@ -164,12 +177,12 @@ def beside(rows):
 
 
 def fixtures(rows):
-    """Of one test run each, and of a loop."""
-    medians = {(row["what"], row["path"]): row["median"] for row in rows if row["what"].startswith(FIXTURE)}
+    """Of one test run each, and of a loop: the least."""
+    least = {(row["what"], row["path"]): row["min"] for row in rows if row["what"].startswith(FIXTURE)}
     ways = {"xdp": "xdp", "tc": "tc", "xdp-loop": "xdp, in a loop", "tc-loop": "tc, in a loop"}
     return [["packet", *ways.values()]] + [
-        [name.removeprefix(FIXTURE), *(f"{medians[name, way]:.0f}" if (name, way) in medians else "-" for way in ways)]
-        for name in dict.fromkeys(name for name, _way in medians)]
+        [name.removeprefix(FIXTURE), *(f"{least[name, way]:.0f}" if (name, way) in least else "-" for way in ways)]
+        for name in dict.fromkeys(name for name, _way in least)]
 
 
 def bulking(env):

@@ -23,7 +23,7 @@ from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
 from plots import draw  # noqa: E402
 from profiles import by_function  # noqa: E402
-from rig import CPU, FRAMEGEN, Rig  # noqa: E402
+from rig import CPU, FETCH, FRAMEGEN, Rig  # noqa: E402
 from secondary import SECONDARY  # noqa: E402
 from tables import document, splice  # noqa: E402
 
@@ -251,15 +251,13 @@ class Run:
                 except BROKEN as error:
                     self.note(f"frames per flush: not counted: {str(error).splitlines()[0]}")
             if measured is not None:
-                name = f"{title((router.case.name, cell.flows, cell.size, cell.order))}: {router.path.name}"
-                if not measured:
-                    self.note(f"{name}: the processor was disturbed at each visit: compares with no other row")
+                undisturbed = bool(measured)
                 measured = measured or loops[router]
                 median = round(statistics.median(measured), 1)
                 self.rows.append({
                     "scenario": router.case.name, "path": router.path.name, "flows": cell.flows, "size": cell.size,
                     "order": cell.order, "ns": median, "ns_min": round(min(measured), 1),
-                    "ns_max": round(max(measured), 1), "delivered": 1.0})
+                    "ns_max": round(max(measured), 1), "delivered": 1.0, "calm": undisturbed})
                 if self.args.profile and cell == Cell(cell.flows):
                     self.profile(router, cell, median)
 
@@ -317,7 +315,7 @@ class Run:
             self.measure(names)
         if self.disturbed:
             self.note(f"{self.disturbed} of {self.visits} visits of a path were disturbed by somebody else on the same "
-                      "core, and do not count")
+                      "core. They do not count, unless all of a row were (~): such a row compares with no other")
         stole, passed = (now - before for now, before in zip(stolen(CPU), self.began))
         if stole > BUSY * passed:
             self.note(f"the hypervisor had processor {CPU} for {stole / passed:.0%} of the time: no figure is worth "
@@ -350,6 +348,8 @@ def main():
     for program in (os.path.join(BIN, "ftctld"), FRAMEGEN):
         if not os.access(program, os.X_OK):
             sys.exit(f"run.sh: {program} is not built (test/run.sh builds it)")
+    if args.quick or args.smoke:
+        FETCH.append("--cached")
     exit_on_signals()
     sweep()
     run = Run(args, environment(args))

@@ -7,31 +7,34 @@ import re
 PROGRAM = re.compile(r"bpf_prog_[0-9a-f]{16}_(.*)")
 
 
-def kernel_symbols():
-    """Sorted [(address, name)]; programs of BPF are there as well."""
-    found = []
+def symbol(line):
+    """(Address, name) of a line of /proc/kallsyms, where programs of BPF are as well; None if it is no function."""
+    address, kind, name = line.split(maxsplit=2)
+    if kind not in "tTwW":
+        return None
+    name = name.split()[0]
+    program = PROGRAM.fullmatch(name)
+    return int(address, 16), f"{program[1]} (BPF)" if program else name
+
+
+def kernel_symbols(more):
+    """Sorted [(address, name)]."""
     with open("/proc/kallsyms", encoding="ascii") as file:
-        for line in file:
-            address, kind, name = line.split(maxsplit=2)
-            if kind in "tTwW":
-                name = name.split()[0]
-                program = PROGRAM.fullmatch(name)
-                found.append((int(address, 16), f"{program[1]} (BPF)" if program else name))
-    return sorted(found)
+        return sorted(filter(None, map(symbol, [*file, *more])))
 
 
 def by_function(path, per_packet):
-    """{function: its share of `per_packet` nanoseconds or instructions}, from a file of addresses.
+    """{function: its share of `per_packet` nanoseconds or instructions}, from a file of addresses and symbols.
 
     A function that runs with interrupts disabled is not seen; the one that enables them again is seen in its place.
     """
-    symbols = kernel_symbols()
+    with open(path, encoding="ascii") as file:
+        lines = file.read().splitlines()
+    symbols = kernel_symbols(line for line in lines if " " in line)
     addresses = [address for address, _name in symbols]
     counts = collections.Counter()
-    with open(path, encoding="ascii") as file:
-        for line in file:
-            address = int(line, 16)
-            at = bisect.bisect_right(addresses, address) - 1
-            counts[symbols[at][1] if at >= 0 and address >> 63 else "(user)"] += 1
+    for address in (int(line, 16) for line in lines if " " not in line):
+        at = bisect.bisect_right(addresses, address) - 1
+        counts[symbols[at][1] if at >= 0 and address >> 63 else "(user)"] += 1
     total = sum(counts.values())
     return {name: round(count * per_packet / total, 1) for name, count in counts.most_common() if count > total / 2000}

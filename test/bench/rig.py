@@ -4,9 +4,11 @@
 So every path is measured in the same round, and only its router is at work then.
 """
 import dataclasses
+import functools
 import os
 import shutil
 import signal
+import subprocess
 import time
 import typing
 
@@ -19,6 +21,7 @@ from shapes import TUNNELS
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
+FETCH = []  # arguments of xdp-tools.sh
 ADMISSION_S = 120
 READING_S = 240
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
@@ -46,7 +49,7 @@ class Router:
         self.rig, self.path, self.number = rig, path, number
         self.case = case.path_case(path)
         self.role = rig.role(case, path)
-        self.process = None
+        self.process = self.unload = None
         if case.tunnel and not path.hook and not path.bare and not rig.kernel_tunnel:
             self.case = dataclasses.replace(self.case, tunnel="")
 
@@ -158,17 +161,21 @@ class Router:
                                                                     ("wan0", "lan0")), log="redirect.log")
             wait_until(lambda: "ready" in _read(self.process.log), 20, "framegen redirect")
         elif self.path.name == "xdp-forward":
-            if not shutil.which("xdp-forward"):
-                return "xdp-forward is not installed"
-            done = self.netns.run("xdp-forward", "load", "-m", "native", "-f", "fib", "lan0", "wan0", ok=False)
+            program, why = xdp_forward()
+            if not program:
+                return why
+            done = self.netns.run(program, "load", "-m", "native", "-f", "fib", "lan0", "wan0", ok=False)
             if done.returncode != 0:
                 return f"xdp-forward: {(done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]}"
+            self.unload = [program, "unload", "lan0", "wan0"]
         return None
 
     def end(self):
         if self.process:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(10)
+        if self.unload:
+            self.netns.run(*self.unload, ok=False)
 
     # ------------------------------------------------------------------ frames
 
@@ -253,6 +260,17 @@ class Router:
             time.sleep(0.5)
             counts = self.lab.ask("status")["data"]["flows"]
             known, before = counts["live"] + counts["pending"], known
+
+
+@functools.cache
+def xdp_forward():
+    """The program, or None and why there is none."""
+    installed = shutil.which("xdp-forward")
+    if installed:
+        return installed, None
+    done = subprocess.run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "xdp-tools.sh"), *FETCH],
+                          capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None, f"xdp-forward: {done.stderr.strip()}"
 
 
 def _read(path):

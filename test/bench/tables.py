@@ -4,7 +4,8 @@ from cases import CASES, FAMILIES, PATHS
 from figures import Rows, beside, bulking, fixtures, musts, profiles_of, secondary_musts
 
 RATIOS = (("kernel-ct-masq", "ftctl-xdp"), ("kernel-ct-masq", "ftctl-tc"), ("kernel-ct", "ftctl-xdp"),
-          ("kernel-ct", "ftctl-tc"), ("redirect", "ftctl-xdp"))
+          ("kernel-ct", "ftctl-tc"), ("xdp-forward", "ftctl-xdp"),
+          ("redirect", "ftctl-xdp"))
 
 
 def markdown(table):
@@ -36,8 +37,7 @@ def family_table(rows, family):
     for cell in cells:
         scenario, flows, size, order = cell
         table.append([scenario, str(flows), str(size), order if flows > 1 else "", *(
-            f"{rows.ns(cell, path):.0f}" if rows.ns(cell, path) else "-" for path in paths),
-            *(rows.ratio(cell, *pair) for pair in ratios)])
+            rows.text(cell, path) for path in paths), *(rows.ratio(cell, *pair) for pair in ratios)])
     return table
 
 

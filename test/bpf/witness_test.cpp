@@ -266,6 +266,33 @@ TEST_CASE("without sample, after its time, or closing: no witness", "[witness]")
     }
 }
 
+TEST_CASE("a packet of ftctl's own is not taken for one of the stack's", "[witness]")
+{
+    for (Scenario s : all()) {
+        s.hook = Hook::tc;
+        INFO(s.describe());
+        s.install();
+        for (const bool awake : {true, false}) {
+            ftctl_config config = Rig::get().config();
+            config.watch_until_ns =
+                awake ? now_ns() + FTCTL_NSEC_PER_SEC * 60 : now_ns() - FTCTL_NSEC_PER_SEC;
+            Rig::get().set_config(config);
+            const auto run = Rig::get().ingress(Hook::tc, s.in_device(), s.packet().bytes());
+            REQUIRE(run);
+            CHECK(run->verdict == kTcRedirect);
+            CHECK(run->marked == awake); // asleep, nobody would take the mark off again
+        }
+
+        set_pending(s);
+        const Packet out = pass_to_stack(s, s.packet());
+        Rig::get().mark_next();
+        witness(s, out);
+        CHECK(state(s) == FTCTL_FLOW_PENDING);
+        witness(s, out);
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+    }
+}
+
 TEST_CASE("aggregated packets are witnessed as their segments", "[witness]")
 {
     for (const bool aggregated_out : {true, false}) {

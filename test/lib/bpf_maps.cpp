@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // The rig's maps: what a test sets and what it finds afterwards.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "bpf_run_impl.h"
 
@@ -31,6 +33,23 @@ void Rig::Impl::zero_cpus(const std::string &name, std::uint32_t index)
     const std::size_t value = (bpf_map__value_size(map) + 7) / 8 * 8;
     const Bytes zero(value * static_cast<std::size_t>(libbpf_num_possible_cpus()));
     must(bpf_map_update_elem(bpf_map__fd(map), &index, zero.data(), BPF_ANY), name);
+}
+
+void Rig::mark_next()
+{
+    const bpf_map *map = bpf_object__find_map_by_name(impl_->tc.front()->obj, "scratch");
+    const std::vector<std::uint64_t> marks(static_cast<std::size_t>(libbpf_num_possible_cpus()), 1);
+    const std::uint32_t zero = 0;
+    must(bpf_map_update_elem(bpf_map__fd(map), &zero, marks.data(), BPF_ANY), "scratch");
+}
+
+bool Rig::Impl::marked() const
+{
+    const bpf_map *map = bpf_object__find_map_by_name(tc.front()->obj, "scratch");
+    std::vector<std::uint64_t> marks(static_cast<std::size_t>(libbpf_num_possible_cpus()));
+    const std::uint32_t zero = 0;
+    must(bpf_map_lookup_elem(bpf_map__fd(map), &zero, marks.data()), "scratch");
+    return std::any_of(marks.begin(), marks.end(), [](std::uint64_t mark) { return mark != 0; });
 }
 
 void Rig::reset(Hook hook)

@@ -36,6 +36,7 @@ struct Gso {
 struct Run {
     std::uint32_t verdict = 0;
     Bytes bytes;
+    bool marked = false; ///< at TC: the egress hook was told that the packet is ftctl's own
 };
 
 /// One test run, or the last of many.
@@ -87,6 +88,8 @@ class Rig {
     /// XDP, with bytes of metadata before the frame that take away from the headroom (256). The metadata is
     /// cut off the result. None when the kernel takes no so large metadata (6.1: 32 bytes).
     std::optional<Run> ingress_with_metadata(Device device, const Bytes &frame, std::uint32_t metadata);
+    /// The next packet at the egress hook of any processor is ftctl's own.
+    void mark_next();
     /// The witness.
     Run egress(Device device, const Bytes &frame, Gso gso = {});
     /// The programs as `explain` loads them: cfg_dry set, slot 0, device a.

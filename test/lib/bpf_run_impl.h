@@ -46,6 +46,8 @@ struct Rig::Impl {
     Skeleton *load(std::uint32_t slot, std::uint32_t ifindex, bool dry);
     Run run(bpf_program *program, const Bytes &frame, const void *ctx, std::size_t ctx_size, int *err);
     void clear(const std::string &name);
+    /// TC ingress has told the egress hook that a packet is its own.
+    bool marked() const;
     void zero_cpus(const std::string &name, std::uint32_t index);
 };
 

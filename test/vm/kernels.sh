@@ -17,8 +17,8 @@ standard error.
 TEXT
 }
 
-refresh=0
-[ "${1-}" != --refresh ] || { refresh=1; shift; }
+refresh=daily
+[ "${1-}" != --refresh ] || { refresh=now; shift; }
 case ${1-} in
   -h | --help) usage; exit 0 ;;
   newest | [0-9]*) kernel=$1 ;;
@@ -29,47 +29,9 @@ skip() { echo "SKIP: $*" >&2; exit 77; }
 arch=$(dpkg --print-architecture)
 [ "$arch" = amd64 ] || skip "the virtual machines are amd64, this machine is $arch"
 
-cache=${FTCTL_VM_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/ftctl-vm}
-apt=$cache/apt
-mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$cache/kernels"
-exec 9>"$cache/lock"
-flock 9
-
-# Nothing of the machine's apt configuration is read or changed, apart from its mirror and its keys.
-write_sources() {
-  local mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg signed='' suite
-  # shellcheck disable=SC2016 # apt's own variables
-  mirror=$(apt-get indextargets --format '$(SITE)' 'Origin: Debian' 'Label: Debian' 2>/dev/null | head -n 1) || true
-  mirror=${mirror:-http://deb.debian.org/debian}
-  [ ! -f $keyring ] || signed="[signed-by=$keyring] "
-  for suite in bookworm bookworm-backports trixie trixie-backports sid; do
-    echo "deb $signed$mirror $suite main"
-  done
-  for suite in bookworm trixie; do
-    echo "deb ${signed}http://deb.debian.org/debian-security $suite-security main"
-  done
-}
-
-own_apt() {
-  local tool=$1
-  shift
-  # Container images switch apt's binary caches off; every question would take seconds.
-  "$tool" -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-    -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root \
-    -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin \
-    -o Acquire::Languages=none -o Acquire::Retries=2 "$@"
-}
-
-update() {
-  local stamp=$apt/updated
-  if [ $refresh -eq 0 ] && [ -n "$(find "$stamp" -mmin -1440 2>/dev/null)" ]; then return; fi
-  write_sources >"$apt/sources.list"
-  if own_apt apt-get -qq update >"$apt/log" 2>&1; then
-    touch "$stamp"
-  else
-    echo "kernels.sh: apt-get update failed, going on with what is known: $(tail -n 1 "$apt/log")" >&2
-  fi
-}
+# shellcheck source=test/debian.sh
+. "$(dirname "$0")/../debian.sh"
+mkdir -p "$cache/kernels"
 
 # matches VERSION: is it what was asked for?
 matches() { [ "$kernel" = newest ] || [[ $1 == "$kernel" || $1 == "$kernel"[.-]* ]]; }
@@ -121,7 +83,7 @@ fetch() { # VERSION DIRECTORY
   rm -rf "$cache/new"
 }
 
-update
+own_apt_update "$refresh"
 known=$(own_apt apt-cache madison linux-image-amd64 2>/dev/null | awk -F'|' '{gsub(/ /, "", $2); print $2}' | highest)
 here=$(find "$cache/kernels" -mindepth 1 -maxdepth 1 -printf '%f\n' | highest)
 if [ -z "$known$here" ]; then

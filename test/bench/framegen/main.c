@@ -51,7 +51,7 @@ const char usage[] =
     "it\n"
     "  -s FILE      gets the addresses, in hexadecimal, at which processor 0 was found every 20 us during "
     "all\n"
-    "               rounds but the first\n"
+    "               rounds but the first, and where its own programs are, as in /proc/kallsyms\n"
     "  -n           ... but not while it had nothing to do\n"
     "\n"
     "redirect: every frame that DEV receives leaves by TO as it is, at XDP (default) or TC. Prints\n"

@@ -37,6 +37,19 @@ void sampler_enable(const struct sampler *sampler, int on)
     ioctl(sampler->fd, on ? PERF_EVENT_IOC_ENABLE : PERF_EVENT_IOC_DISABLE, 0);
 }
 
+/* This program's own programs, as /proc/kallsyms has them: it forgets them when this process ends. */
+static void write_symbols(FILE *to)
+{
+    FILE *symbols = fopen("/proc/kallsyms", "r");
+    char line[512];
+
+    while (symbols && fgets(line, sizeof(line), symbols))
+        if (strstr(line, "_framegen"))
+            fputs(line, to);
+    if (symbols)
+        fclose(symbols);
+}
+
 /* The ring is never read while it fills, and so never wraps: what does not fit is lost and noticed. */
 int sampler_write(const struct sampler *sampler, const char *path)
 {
@@ -57,6 +70,7 @@ int sampler_write(const struct sampler *sampler, const char *path)
             fprintf(file, "%llx\n", (unsigned long long)address);
         at += header.size;
     }
+    write_symbols(file);
     if (head + PAGE > SAMPLE_PAGES * PAGE)
         fprintf(stderr, "framegen: more samples than fit: the last ones are missing\n");
     return fclose(file) == 0 ? 0 : fail(path, errno);
