@@ -212,7 +212,8 @@ class Router:
             argv += ["-v", field]
         done = self.rig.lab[source].run(FRAMEGEN, "send", *argv, f"{source}{self.number}", str(count), frame.hex(),
                                         timeout=300)
-        return [Sent(*map(float, line.split()[:4]), *map(int, line.split()[4:])) for line in done.stdout.splitlines()]
+        rounds = map(str.split, done.stdout.splitlines())
+        return [Sent(*map(float, words[:4]), *map(int, words[4:])) for words in rounds]
 
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""
