@@ -16,20 +16,20 @@ int tc_ingress(struct __sk_buff *skb)
 SEC("tc")
 int tc_egress(struct __sk_buff *skb)
 {
+	struct tc_scratch *sc = scratch_get();
+	struct ftctl_config *cfg;
 	__u32 zero = 0;
-	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
-	struct tc_scratch *sc;
 	__u64 now;
 
-	if (unlikely(!cfg))
+	if (sc && sc->redirected) { /* our own, not the stack's */
+		sc->redirected = 0;
+		return TC_ACT_UNSPEC;
+	}
+	cfg = bpf_map_lookup_elem(&config, &zero);
+	if (!cfg)
 		return TC_ACT_UNSPEC;
 	now = clock_now(cfg);
-	if (likely(!witness_awake(cfg, now)))
-		return TC_ACT_UNSPEC;
-	sc = scratch_get();
-	if (sc && sc->redirected)
-		sc->redirected = 0; /* our own, not the stack's */
-	else
+	if (unlikely(cfg->watch_until_ns > now))
 		witness_see(skb, cfg, now);
 	return TC_ACT_UNSPEC;
 }

@@ -215,17 +215,12 @@ static __always_inline bool ctx_l4_csum(struct __sk_buff *skb, __u32 l4, const s
 	return l4_csum_finished(ctx_data(skb) + l4, ctx_data_end(skb), flow, pkt);
 }
 
-/* watched: the witness is awake, and is not to take this packet for one of the stack's. */
-static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt,
-					bool watched)
+static __always_inline int ctx_transmit(struct __sk_buff *skb, __u32 ifindex, const struct packet *pkt)
 {
-	struct tc_scratch *sc;
+	struct tc_scratch *sc = scratch_get();
 
-	if (watched) {
-		sc = scratch_get();
-		if (sc)
-			sc->redirected = 1;
-	}
+	if (sc)
+		sc->redirected = 1;
 	if (!packet_v6(pkt)) /* ip6_forward() leaves it */
 		skb->priority = tos_priority(pkt->new_tos);
 	skb->tstamp = 0; /* skb_clear_tstamp(): a receive time must not become a departure time */

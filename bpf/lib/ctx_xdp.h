@@ -127,8 +127,7 @@ static __always_inline bool ctx_l4_csum(struct xdp_md *ctx, __u32 l4, const stru
 	return l4_csum_finished(ctx_data(ctx) + l4, ctx_data_end(ctx), flow, pkt);
 }
 
-static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, const struct packet *pkt,
-					bool watched)
+static __always_inline int ctx_transmit(struct xdp_md *ctx, __u32 ifindex, const struct packet *pkt)
 {
 	/* as ctx_egress_ok() prepared it: queued per device, flushed in bulk at the end of the NAPI poll */
 	return XDP_REDIRECT;

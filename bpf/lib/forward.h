@@ -189,7 +189,7 @@ static __always_inline int forward(struct context *ctx)
 		st->tx_failed++;
 		return CTX_DROP;
 	}
-	return ctx_transmit(ctx, path->oif, &pkt, witness_awake(cfg, now));
+	return ctx_transmit(ctx, path->oif, &pkt);
 
 unknown: /* no flow says that the kernel takes packets like this one from this device */
 	if (unlikely(cfg->rpf) && slot->rpf &&

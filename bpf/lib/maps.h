@@ -49,12 +49,6 @@ static __always_inline __u64 clock_now(const struct ftctl_config *cfg)
 	return bpf_jiffies64() * cfg->tick_ns + cfg->clock_ns;
 }
 
-/* Does the witness look at what the stack sends? */
-static __always_inline bool witness_awake(const struct ftctl_config *cfg, __u64 now)
-{
-	return cfg->watch_until_ns > now;
-}
-
 /*
  * One map per key shape: a plain flow does not pay for the size of a tunnel's key. All but flow4 are made
  * when the first flow of that shape comes, and put into the outer map; no other ever takes its place.

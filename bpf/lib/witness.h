@@ -170,7 +170,7 @@ static __always_inline bool witness_find(struct witness_room *room, struct flow_
 	return flow_find(&room->tuple, ref);
 }
 
-/* A function of its own: the egress hook, which is asleep for most packets, then saves no registers. */
+/* A function of its own, so that the egress hook saves no registers for packets that it does not look at. */
 static __attribute__((noinline)) void witness_see(struct __sk_buff *skb, struct ftctl_config *cfg, __u64 now)
 {
 	const struct ftctl_path_body *path;

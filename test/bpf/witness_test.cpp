@@ -272,16 +272,10 @@ TEST_CASE("a packet of ftctl's own is not taken for one of the stack's", "[witne
         s.hook = Hook::tc;
         INFO(s.describe());
         s.install();
-        for (const bool awake : {true, false}) {
-            ftctl_config config = Rig::get().config();
-            config.watch_until_ns =
-                awake ? now_ns() + FTCTL_NSEC_PER_SEC * 60 : now_ns() - FTCTL_NSEC_PER_SEC;
-            Rig::get().set_config(config);
-            const auto run = Rig::get().ingress(Hook::tc, s.in_device(), s.packet().bytes());
-            REQUIRE(run);
-            CHECK(run->verdict == kTcRedirect);
-            CHECK(run->marked == awake); // asleep, nobody would take the mark off again
-        }
+        const auto run = Rig::get().ingress(Hook::tc, s.in_device(), s.packet().bytes());
+        REQUIRE(run);
+        CHECK(run->verdict == kTcRedirect);
+        CHECK(run->marked);
 
         set_pending(s);
         const Packet out = pass_to_stack(s, s.packet());
