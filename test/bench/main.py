@@ -32,7 +32,7 @@ WARM = 20000  # frames before something is timed
 CACHED = 131072  # flows: of more, what was just visited is not in a cache any more
 ATTEMPTS = 4
 CALM_SHARE = 0.1  # of a visit's slices at least, or the processor was not this machine's own
-VISITS = 4  # for a calm one, at most
+VISITS, QUICK_VISITS = 4, 3  # at most: of a path for each calm one; with --quick for both of them
 SEARCH_S = 5  # for a moment in which nobody disturbs the processor
 USER_TUNNEL_FLOWS = 1024
 BUSY = 0.02  # of the time or more the hypervisor had the processor: the figures say little
@@ -70,7 +70,7 @@ def arguments():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenario", nargs="*", metavar="SCENARIO", help="default: all (--list)")
     parser.add_argument("--quick", action="store_true",
-                        help="six scenarios, 1 and 1024 flows, three short rounds, and fixtures")
+                        help="six scenarios, 1 and 1024 flows, two short rounds, and fixtures")
     parser.add_argument("--smoke", action="store_true",
                         help="does it work? nat4 and rpf with 16 flows, and fixtures, half a minute")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
@@ -78,7 +78,7 @@ def arguments():
     parser.add_argument("--plots", metavar="DIR", help="write bar charts there, bench-*.svg; --table links to them")
     parser.add_argument("--flows", type=int, action="append", help="only cells with so many flows; may be repeated")
     parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
-    parser.add_argument("--rounds", type=int, help="5; with --quick 3")
+    parser.add_argument("--rounds", type=int, help="5; with --quick 2")
     parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
     parser.add_argument("--profile", action="store_true", help="also in which kernel functions the time is spent: "
                         "of cells of 64 bytes in random order")
@@ -121,7 +121,7 @@ def environment(args):
     return {"kernel": platform.release(), "cpu": models[0] if models else platform.machine(), "cpus": os.cpu_count(),
             "commit": git("rev-parse", "--short=10", "HEAD") + ("+" if changed else ""),
             "date": datetime.datetime.now().isoformat(timespec="seconds"), "load": os.getloadavg()[0], "batch": BATCH,
-            "rounds": args.rounds or (1 if args.smoke else 3 if args.quick else 5),
+            "rounds": args.rounds or (1 if args.smoke else 2 if args.quick else 5),
             "quick": args.quick, "command": command(args), "bulking": [], "secondary": [], "profiles": [], "notes": []}
 
 
@@ -231,7 +231,7 @@ class Run:
 
     def cell(self, rig, cell):
         rounds, calm, loops = self.env["rounds"], {router: [] for router in rig.routers}, {}
-        for _visit in range(rounds * (2 if self.args.quick or self.args.smoke else VISITS)):
+        for _visit in range(QUICK_VISITS if self.args.quick or self.args.smoke else rounds * VISITS):
             due = [router for router, values in calm.items() if values is not None and len(values) < rounds]
             for router in due:
                 try:

@@ -17,6 +17,7 @@ PORT = 5201
 FAST_SHARE = 0.8  # of the packets that a device receives while a stream is measured
 WINDOW_S, WINDOWS = 0.1, 20  # parts of a round
 OFFERED = (60000, 200000)  # new connections a second
+FIXTURE_ROUNDS = 3  # or more, of which the least counts
 STREAM_ROUNDS = 9  # or more: how fast a stream is depends on which processor the kernel wakes whom on
 
 
@@ -157,7 +158,7 @@ def fixtures(rounds, _flows):
     """The programs alone, by test runs of single packets, and in a loop of those that stay as they are."""
     program, values = os.path.join(BIN, "test", "bpf_tests"), {}
     check(os.access(program, os.X_OK), f"{program} is not built")
-    os.environ["FTCTL_BENCH_ROUNDS"] = str(rounds)
+    os.environ["FTCTL_BENCH_ROUNDS"] = str(max(rounds, FIXTURE_ROUNDS))
     for line in command([program, "[bench]"]).stdout.splitlines():
         if line.startswith("fixture "):
             _word, name, how, ns = line.split()
