@@ -18,4 +18,5 @@ if ! flock --nonblock 9; then
   echo "test/bench/run.sh: waiting for another run to end" >&2
   flock 9
 fi
-exec python3 "$here/main.py" "$@" 9>&-
+# It keeps the lock; what it starts does not get the descriptor (subprocess closes it).
+exec python3 "$here/main.py" "$@"
