@@ -23,6 +23,10 @@ class Must:
     kind: str = ""
     base: str = ""  # scenario of `against`; the same
 
+    def of(self, cell):
+        """Is it of such a cell: (scenario, flows, size, order)?"""
+        return cell[0] in self.scenarios and cell[1] in self.flows and cell[2:] == (64, self.order)
+
     def text(self, cell):
         words = "against" if self.kind != COST else "over"
         return f"{title(cell)}: {self.path} {words} {self.against}" + (f" of {self.base}" if self.base else "")
@@ -131,6 +135,12 @@ def title(cell):
     return f"{scenario}: {flows} flow{'s' if flows > 1 else ''}, {size} bytes" + (f", {order}" if flows > 1 else "")
 
 
+def needed(cell):
+    """Does one of the figures that are to hold need it?"""
+    return any(must.of((scenario, *cell[1:])) for must in MUSTS for scenario in must.scenarios
+               if cell[0] in (scenario, must.base))
+
+
 def musts(rows):
     table = [["figure", "measured", "must", "aim", ""]]
     for must in MUSTS:
@@ -138,8 +148,7 @@ def musts(rows):
             key = "ns_min" if must.kind else "ns"
             base = (must.base or cell[0], *cell[1:])
             mine, theirs = rows.ns(cell, must.path, key), rows.ns(base, must.against, key)
-            fits = cell[0] in must.scenarios and cell[1] in must.flows and cell[2:] == (64, must.order)
-            if fits and mine and theirs:
+            if must.of(cell) and mine and theirs:
                 verdict = must.verdict(mine, theirs)
                 if not (rows.calm(cell, must.path) and rows.calm(base, must.against)):
                     verdict[-1] = "disturbed"

@@ -2,6 +2,7 @@
 """test/bench/run.sh: arguments, rounds, results."""
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -18,7 +19,7 @@ REPO = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
 from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, Cell, full  # noqa: E402
-from figures import text, title  # noqa: E402
+from figures import needed, text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
 from plots import draw  # noqa: E402
@@ -73,6 +74,7 @@ def arguments():
                         help="six scenarios, 1 and 1024 flows, two short rounds, and fixtures")
     parser.add_argument("--smoke", action="store_true",
                         help="does it work? nat4 and rpf with 16 flows, and fixtures, half a minute")
+    parser.add_argument("--figures", action="store_true", help="only cells that a figure which is to hold needs")
     parser.add_argument("--json", metavar="FILE", help="write the rows there")
     parser.add_argument("--table", metavar="FILE", help="renew the tables in this Markdown file (- prints them)")
     parser.add_argument("--plots", metavar="DIR", help="write bar charts there, bench-*.svg; --table links to them")
@@ -94,7 +96,7 @@ def arguments():
 
 def command(args):
     """What gives these figures again; not where they were written to."""
-    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke", "profile") if getattr(args, name)]
+    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke", "figures", "profile") if getattr(args, name)]
     for name in ("rounds", "flows", "path"):
         value = getattr(args, name)
         words += [f"--{name} {each}" for each in (value if isinstance(value, list) else [value] if value else [])]
@@ -137,7 +139,8 @@ def names_of(args):
 
 def cells_of(args, name):
     cells = SMOKE if args.smoke else QUICK if args.quick else full(name)
-    return [cell for cell in cells if not args.flows or cell.flows in args.flows]
+    return [cell for cell in cells if (not args.flows or cell.flows in args.flows) and
+            (not args.figures or needed((name, *dataclasses.astuple(cell))))]
 
 
 class Slow(Failure):
