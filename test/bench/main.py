@@ -96,7 +96,8 @@ def arguments():
 
 def command(args):
     """What gives these figures again; not where they were written to."""
-    words = ["test/bench/run.sh"] + [f"--{name}" for name in ("quick", "smoke", "figures", "profile") if getattr(args, name)]
+    flags = ("quick", "smoke", "figures", "profile")
+    words = ["test/bench/run.sh"] + [f"--{name}" for name in flags if getattr(args, name)]
     for name in ("rounds", "flows", "path"):
         value = getattr(args, name)
         words += [f"--{name} {each}" for each in (value if isinstance(value, list) else [value] if value else [])]

@@ -226,7 +226,8 @@ class Router:
         """Frames that a filter is to drop do not arrive; without one they do."""
         case = dataclasses.replace(self.case, ip=dataclasses.replace(self.case.ip, client=filters.BLOCKED))
         [sent] = self.send(Cell(1), True, 64, case=case)
-        check_equal(sent.arrived, 0 if self.case.filtered else sent.frames, f"{self.role}: frames from {filters.BLOCKED}, arrived")
+        check_equal(sent.arrived, 0 if self.case.filtered else sent.frames,
+                    f"{self.role}: frames from {filters.BLOCKED}, arrived")
 
     @property
     def slow_tunnel(self):
