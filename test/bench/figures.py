@@ -73,7 +73,8 @@ STREAMS = {("tcp", "ftctl-tc", "kernel"): (0.97, 1.0), ("udp", "ftctl-tc", "kern
            ("tcp-local", "attached", "tracked"): (0.97, 1.0), ("rpf-tcp", "ftctl rpf strict", "none"): (0.97, 1.0),
            ("rpf-tcp", "ftctl rpf strict", "nft in input"): (1.0, 1.0)}
 # Fixtures, less what nothing takes: in a loop. The least of all rounds, which are disturbed or not.
-PROGRAMS = (("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None),
+PROGRAMS = (("filter-100000", "filter-1", MOST, {"xdp": 1.3, "tc": 1.3}, 1.1),
+            ("rpf", "miss", COST, {"xdp": 50, "tc": 60}, None),
             ("rpf-first", "miss", COST, {"xdp": 50, "tc": 60}, None))
 # what: at least (1) or at most (-1). Nothing is said of more events than must be coped with, and of memory and resync
 # with fewer connections than these.

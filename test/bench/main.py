@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import platform
@@ -24,7 +25,7 @@ from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
 from plots import draw  # noqa: E402
 from profiles import by_function  # noqa: E402
-from rig import CPU, FETCH, FRAMEGEN, Rig  # noqa: E402
+from rig import CPU, FRAMEGEN, Rig  # noqa: E402
 from secondary import SECONDARY  # noqa: E402
 from tables import document, splice  # noqa: E402
 
@@ -152,16 +153,16 @@ class Run:
     def __init__(self, args, env):
         self.args, self.env = args, env
         self.rows, self.failed = [], []
-        self.seconds = 0.1 if args.quick or args.smoke else 0.25
+        self.short = args.quick or args.smoke
+        self.seconds = 0.1 if self.short else 0.25
         # Frames need no ksoftirqd, which must not starve, since 6.4.
         release = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", env["kernel"]).groups())
         self.policy = ["-R"] if release >= (6, 4) else []
-        self.pause = self.undisturbed()
         self.disturbed = self.visits = 0
         self.began = stolen(CPU)
 
-    @staticmethod
-    def undisturbed():
+    @functools.cached_property
+    def pause(self):
         """How long a pause of framegen's takes when no neighbour uses the same core."""
         done = subprocess.run([FRAMEGEN, "calm", str(CPU), str(SEARCH_S)], capture_output=True, text=True, check=False)
         check(done.returncode == 0, f"framegen calm: {done.stderr.strip()}")
@@ -235,7 +236,7 @@ class Run:
 
     def cell(self, rig, cell):
         rounds, calm, loops = self.env["rounds"], {router: [] for router in rig.routers}, {}
-        for _visit in range(QUICK_VISITS if self.args.quick or self.args.smoke else rounds * VISITS):
+        for _visit in range(QUICK_VISITS if self.short else rounds * VISITS):
             due = [router for router, values in calm.items() if values is not None and len(values) < rounds]
             for router in due:
                 try:
@@ -272,7 +273,7 @@ class Run:
                  if not self.args.path or path in self.args.path]
         if not cells or not pairs:
             return
-        with Rig(pairs, max(cell.flows for cell in cells)) as rig:
+        with Rig(pairs, max(cell.flows for cell in cells), fetch=not self.short) as rig:
             case = rig.case
             for path, why in rig.left_out.items():
                 self.note(f"no row {path}: {why}")
@@ -352,8 +353,6 @@ def main():
     for program in (os.path.join(BIN, "ftctld"), FRAMEGEN):
         if not os.access(program, os.X_OK):
             sys.exit(f"run.sh: {program} is not built (test/run.sh builds it)")
-    if args.quick or args.smoke:
-        FETCH.append("--cached")
     exit_on_signals()
     sweep()
     run = Run(args, environment(args))

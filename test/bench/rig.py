@@ -21,7 +21,6 @@ from shapes import TUNNELS
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
 SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
-FETCH = []  # arguments of xdp-tools.sh
 ADMISSION_S = 120
 READING_S = 240
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
@@ -161,7 +160,7 @@ class Router:
                                                                     ("wan0", "lan0")), log="redirect.log")
             wait_until(lambda: "ready" in _read(self.process.log), 20, "framegen redirect")
         elif self.path.name == "xdp-forward":
-            program, why = xdp_forward()
+            program, why = xdp_forward(self.rig.fetch)
             if not program:
                 return why
             done = self.netns.run(program, "load", "-m", "native", "-f", "fib", "lan0", "wan0", ok=False)
@@ -265,13 +264,13 @@ class Router:
 
 
 @functools.cache
-def xdp_forward():
+def xdp_forward(fetch):
     """The program, or None and why there is none."""
     installed = shutil.which("xdp-forward")
     if installed:
         return installed, None
-    done = subprocess.run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "xdp-tools.sh"), *FETCH],
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run([os.path.join(os.path.dirname(os.path.abspath(__file__)), "xdp-tools.sh"),
+                           *([] if fetch else ["--cached"])], capture_output=True, text=True, check=False)
     return done.stdout.strip() or None, f"xdp-forward: {done.stderr.strip()}"
 
 
@@ -290,10 +289,10 @@ class Bench(Lab):
 
 class Rig:
     """`with Rig([(case, path name), ...], most flows) as rig`: rig.routers, and rig.left_out: {path: why it has none}.
-    The cases differ in what routers do, not in frames and addresses."""
+    The cases differ in what routers do, not in frames and addresses. fetch: programs of others that are not here."""
 
-    def __init__(self, pairs, most):
-        self.case, self.most, self.left_out = pairs[0][0], most, {}
+    def __init__(self, pairs, most, fetch=True):
+        self.case, self.most, self.fetch, self.left_out = pairs[0][0], most, fetch, {}
         self.alone = all(case == self.case for case, _name in pairs)
         roles = [self.role(case, PATHS[name]) for case, name in pairs]
         six = 6 in (self.case.ip.version, self.case.outer.version)

@@ -4,8 +4,7 @@ from cases import CASES, FAMILIES, PATHS
 from figures import Rows, beside, bulking, fixtures, musts, profiles_of, secondary_musts
 
 RATIOS = (("kernel-ct-masq", "ftctl-xdp"), ("kernel-ct-masq", "ftctl-tc"), ("kernel-ct", "ftctl-xdp"),
-          ("kernel-ct", "ftctl-tc"), ("xdp-forward", "ftctl-xdp"),
-          ("redirect", "ftctl-xdp"))
+          ("kernel-ct", "ftctl-tc"), ("xdp-forward", "ftctl-xdp"), ("redirect", "ftctl-xdp"))
 
 
 def markdown(table):

@@ -27,20 +27,18 @@ void Rig::Impl::clear(const std::string &name)
         must(bpf_map_delete_elem(fd, key.data()), "clear " + name);
 }
 
-void Rig::Impl::zero_cpus(const std::string &name, std::uint32_t index)
+void Rig::Impl::fill_cpus(const std::string &name, std::uint32_t index, std::uint64_t word)
 {
     const bpf_map *map = bpf_object__find_map_by_name(tc.front()->obj, name.c_str());
-    const std::size_t value = (bpf_map__value_size(map) + 7) / 8 * 8;
-    const Bytes zero(value * static_cast<std::size_t>(libbpf_num_possible_cpus()));
-    must(bpf_map_update_elem(bpf_map__fd(map), &index, zero.data(), BPF_ANY), name);
+    const std::size_t words = (bpf_map__value_size(map) + 7) / 8;
+    const std::vector<std::uint64_t> value(words * static_cast<std::size_t>(libbpf_num_possible_cpus()),
+                                           word);
+    must(bpf_map_update_elem(bpf_map__fd(map), &index, value.data(), BPF_ANY), name);
 }
 
 void Rig::mark_next()
 {
-    const bpf_map *map = bpf_object__find_map_by_name(impl_->tc.front()->obj, "scratch");
-    const std::vector<std::uint64_t> marks(static_cast<std::size_t>(libbpf_num_possible_cpus()), 1);
-    const std::uint32_t zero = 0;
-    must(bpf_map_update_elem(bpf_map__fd(map), &zero, marks.data(), BPF_ANY), "scratch");
+    impl_->fill_cpus("scratch", 0, 1);
 }
 
 bool Rig::Impl::marked() const
@@ -82,7 +80,7 @@ void Rig::reset(Hook hook)
             must(bpf_map_update_elem(impl_->map("slots"), &scratch, &slot, BPF_ANY), "slots");
         }
         set_egress(device, true);
-        impl_->zero_cpus("stats", i + 1);
+        impl_->fill_cpus("stats", i + 1, 0);
     }
     events();
 }

@@ -195,9 +195,9 @@ std::optional<Run> Rig::ingress(Hook hook, Device device, const Bytes &frame, Gs
     } else {
         const __sk_buff skb = skb_context(ifindex(device), frame, gso);
         run = impl_->run(impl_->tc.at(device)->progs.tc_ingress, frame, &skb, sizeof skb, &err);
-        // A redirected packet would now pass the egress hook, which takes note of it; a test run ends here.
         run.marked = impl_->marked();
-        impl_->zero_cpus("scratch", 0);
+        // A redirected packet would now pass the egress hook, which takes note of it; a test run ends here.
+        impl_->fill_cpus("scratch", 0, 0);
     }
     const bool v6 = frame.size() >= 14 && get16(frame, 12) == 0x86dd;
     if (err == -EINVAL && frame.size() < (v6 ? 54U : 34U))

@@ -48,7 +48,8 @@ struct Rig::Impl {
     void clear(const std::string &name);
     /// TC ingress has told the egress hook that a packet is its own.
     bool marked() const;
-    void zero_cpus(const std::string &name, std::uint32_t index);
+    /// Every processor's value is made of that word.
+    void fill_cpus(const std::string &name, std::uint32_t index, std::uint64_t word);
 };
 
 } // namespace ftctl::test

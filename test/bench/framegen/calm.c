@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum {
     CALM_SLICES = 5,  /* less are too few */
@@ -38,6 +37,12 @@ static __u64 pause_of(const struct progress *progress, __u64 number)
     return progress->pauses[number].after - progress->pauses[number].before;
 }
 
+/* Hardly longer than `least`: nobody disturbed it. */
+static int is_undisturbed(__u64 pause, __u64 least)
+{
+    return pause * 100 <= least * (100 + TOLERANCE);
+}
+
 static __u64 shortest(const struct progress *progress, __u64 count)
 {
     __u64 least = ~0ULL;
@@ -53,18 +58,18 @@ static __u64 shortest(const struct progress *progress, __u64 count)
 struct calm calm_of(const struct progress *progress, __u64 undisturbed)
 {
     static double slices[SLICES_MAX];
-    __u64 pauses = (progress->frames + (1 << SLICE_BITS) - 1) >> SLICE_BITS, most;
+    __u64 pauses = (progress->frames + (1 << SLICE_BITS) - 1) >> SLICE_BITS;
     struct calm calm = {0};
     size_t count = 0;
 
     if (pauses < 2 || pauses > SLICES_MAX)
         return calm;
     calm.loop = shortest(progress, pauses);
-    if (undisturbed && calm.loop * 100 > undisturbed * (100 + TOLERANCE))
+    if (undisturbed && !is_undisturbed(calm.loop, undisturbed))
         return calm;
-    most = calm.loop * (100 + TOLERANCE) / 100;
     for (__u64 i = 0; i + 1 < pauses; i++)
-        if (pause_of(progress, i) <= most && pause_of(progress, i + 1) <= most)
+        if (is_undisturbed(pause_of(progress, i), calm.loop) &&
+            is_undisturbed(pause_of(progress, i + 1), calm.loop))
             slices[count++] = (double)(progress->pauses[i + 1].before - progress->pauses[i].after);
     qsort(slices, count, sizeof(slices[0]), by_value);
     if (count >= CALM_SLICES)
@@ -89,7 +94,7 @@ int is_calm(int program, struct progress *progress, __u64 undisturbed)
     if (run_pauses(program, progress) != 0)
         return 1;
     for (__u64 i = 0; i < PAUSES; i++)
-        calm += pause_of(progress, i) * 100 <= undisturbed * (100 + TOLERANCE);
+        calm += is_undisturbed(pause_of(progress, i), undisturbed);
     return calm > PAUSES * 3 / 4;
 }
 
