@@ -201,21 +201,19 @@ def bulking(env):
         for each in env["bulking"]]
 
 
-def profile(profiles, scenario, flows, least=6):
-    """A scenario's functions by nanoseconds, most first; those that take `least` of them on some path."""
-    paths = {each["path"]: each["ns"] for each in profiles if (each["scenario"], each["flows"]) == (scenario, flows)}
-    names = {name for ns in paths.values() for name, value in ns.items() if value >= least}
-    return [["function", *paths]] + [
-        [name, *(f"{ns.get(name, 0):.0f}" for ns in paths.values())]
-        for name in sorted(names, key=lambda name: -max(ns.get(name, 0) for ns in paths.values()))]
+def profile(entries):
+    """Functions by nanoseconds, most first; those that take the least that is worth a line on some path."""
+    names = {name for each in entries for name, value in each["ns"].items() if value >= each["least"]}
+    return [["function", *(each["path"] for each in entries)]] + [
+        [name, *(f"{each['ns'].get(name, 0):.0f}" for each in entries)]
+        for name in sorted(names, key=lambda name: -max(each["ns"].get(name, 0) for each in entries))]
 
 
 def profiles_of(env):
-    """(Heading, table) of each cell whose profile was taken."""
+    """(Heading, table) of each cell and stream whose profile was taken."""
     profiles = env.get("profiles", [])
-    for scenario, flows in dict.fromkeys((each["scenario"], each["flows"]) for each in profiles):
-        yield (f"Where the time goes: {title((scenario, flows, 64, 'random'))}, nanoseconds by function",
-               profile(profiles, scenario, flows))
+    for what in dict.fromkeys(each["of"] for each in profiles):
+        yield (f"Where the time goes: {what}, by function", profile([each for each in profiles if each["of"] == what]))
 
 
 def text(result):

@@ -84,7 +84,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, help="5; with --quick 2")
     parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
     parser.add_argument("--profile", action="store_true", help="also in which kernel functions the time is spent: "
-                        "of cells of 64 bytes in random order")
+                        "of cells of 64 bytes in random order, and of streams of TCP")
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
@@ -231,8 +231,9 @@ class Run:
         with tempfile.NamedTemporaryFile() as samples:
             router.send(cell, router.case.up, WARM, *self.policy, "-b", str(BATCH), "-r", "11", "-d", str(self.seconds),
                         "-n", "-s", samples.name)
-            self.env["profiles"].append({"scenario": router.case.name, "path": router.path.name, "flows": cell.flows,
-                                         "ns": by_function(samples.name, per_packet)})
+            self.env["profiles"].append({
+                "of": f"{title((router.case.name, *dataclasses.astuple(cell)))}, nanoseconds a packet",
+                "path": router.path.name, "least": 6, "ns": by_function(samples.name, per_packet)})
 
     def cell(self, rig, cell):
         rounds, calm, loops = self.env["rounds"], {router: [] for router in rig.routers}, {}
@@ -299,7 +300,8 @@ class Run:
         try:
             if names[0] in SECONDARY:
                 flows = max(self.args.flows or [1 << 20])
-                self.env["secondary"] += SECONDARY[names[0]](self.env["rounds"], flows)
+                self.env["secondary"] += SECONDARY[names[0]](
+                    self.env["rounds"], flows, self.env["profiles"] if self.args.profile else None)
             else:
                 self.scenarios([CASES[name] for name in names])
         except BROKEN as error:

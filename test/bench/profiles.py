@@ -23,8 +23,8 @@ def kernel_symbols(more):
         return sorted(filter(None, map(symbol, [*file, *more])))
 
 
-def by_function(path, per_packet):
-    """{function: its share of `per_packet` nanoseconds or instructions}, from a file of addresses and symbols.
+def counts_of(path):
+    """Counter of samples by function, from a file of addresses and symbols.
 
     A function that runs with interrupts disabled is not seen; the one that enables them again is seen in its place.
     """
@@ -36,5 +36,11 @@ def by_function(path, per_packet):
     for address in (int(line, 16) for line in lines if " " not in line):
         at = bisect.bisect_right(addresses, address) - 1
         counts[symbols[at][1] if at >= 0 and address >> 63 else "(user)"] += 1
+    return counts
+
+
+def by_function(path, per_packet):
+    """{function: its share of `per_packet` nanoseconds or instructions}"""
+    counts = counts_of(path)
     total = sum(counts.values())
     return {name: round(count * per_packet / total, 1) for name, count in counts.most_common() if count > total / 2000}

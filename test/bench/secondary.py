@@ -7,15 +7,19 @@ import json
 import os
 import signal
 import statistics
+import tempfile
 import time
 
 from cases import CASES, Cell
 from lab import BIN, Failure, Lab, check, command, wait_until
-from rig import ASSURED_S, Rig
+from profiles import counts_of
+from rig import ASSURED_S, FRAMEGEN, Rig
 
 PORT = 5201
 FAST_SHARE = 0.8  # of the packets that a device receives while a stream is measured
 WINDOW_S, WINDOWS = 0.1, 20  # parts of a round
+SAMPLED_S, SAMPLE_NS = 1.5, 20011  # of a stream, and how far apart framegen's samples are
+UNIT = 65536  # bytes, of which a profile of a stream tells the nanoseconds
 OFFERED = (60000, 200000)  # new connections a second
 FIXTURE_ROUNDS = 3  # or more, of which the least counts
 STREAM_ROUNDS = 9  # or more: how fast a stream is depends on which processor the kernel wakes whom on
@@ -91,6 +95,19 @@ class Road:
         intervals = [each["sum"] for each in json.loads(done.stdout)["intervals"]]
         return calmest(each["bits_per_second"] / 1e9 for each in intervals if not each["omitted"])
 
+    def profile(self, address):
+        """{function: nanoseconds of all processors per UNIT bytes} of a stream of TCP."""
+        client = self.lab["L"].spawn("iperf3", "-c", address, "-p", str(PORT), "-t", "4", "-J", log="profiled.json")
+        with tempfile.NamedTemporaryFile() as samples:
+            time.sleep(1)  # it has found its rate
+            command([FRAMEGEN, "sample", str(SAMPLED_S), samples.name])
+            counts = counts_of(samples.name)
+        check(client.wait(30) == 0, "the stream of the profile broke off")
+        rate = json.loads(_read(client.log))["end"]["sum_sent"]["bits_per_second"]
+        os.unlink(client.log)
+        units = rate / 8 * SAMPLED_S / UNIT
+        return {name: count * SAMPLE_NS / units for name, count in counts.items()}
+
     def received(self):
         """Datagrams that sockets of W have read."""
         with self.lab["W"].entered():
@@ -118,7 +135,19 @@ class Road:
         return calmest(rates)
 
 
-def rounds_of(what, unit, paths, server, address, kind, rounds):
+def profiled(what, roads, address, rounds):
+    """Entries of the environment's profiles: medians of as many streams, in turn."""
+    values = {road: [] for road in roads}
+    for _round in range(rounds):
+        for road in roads:
+            values[road].append(road.profile(address))
+    names = {name for each in values.values() for one in each for name in one}
+    return [{"of": f"{what}, nanoseconds of all processors per {UNIT // 1024} KiB", "path": road.path,
+             "least": 60, "ns": {name: round(statistics.median(one.get(name, 0) for one in each)) for name in names}}
+            for road, each in values.items()]
+
+
+def rounds_of(what, unit, paths, server, address, kind, rounds, profiles):
     """All paths at once, measured in turn."""
     rounds = max(rounds, STREAM_ROUNDS)
     with contextlib.ExitStack() as stack:
@@ -129,32 +158,36 @@ def rounds_of(what, unit, paths, server, address, kind, rounds):
         for _round in range(rounds):
             for road in roads:
                 values[road.path].append(getattr(road, kind)(address))
+        if profiles is not None and kind == "tcp":
+            profiles += profiled(what, roads, address, rounds)
         return [result(what, path, unit, each) for path, each in values.items()]
 
 
-def tcp(rounds, _flows):
+def tcp(rounds, _flows, profiles):
     """TCP with segmentation offload, through the router."""
-    return rounds_of("tcp", "Gbit/s", ("kernel", "kernel-ct-masq", "ftctl-tc"), "W", "198.51.100.2", "tcp", rounds)
+    paths = ("kernel", "kernel-ct-masq", "ftctl-tc")
+    return rounds_of("tcp", "Gbit/s", paths, "W", "198.51.100.2", "tcp", rounds, profiles)
 
 
-def udp(rounds, _flows):
+def udp(rounds, _flows, profiles):
     """UDP of 18 bytes from a socket to a socket, through the router."""
-    return rounds_of("udp", "Mpps", ("kernel", "kernel-ct-masq", "ftctl-tc"), "W", "198.51.100.2", "udp", rounds)
+    paths = ("kernel", "kernel-ct-masq", "ftctl-tc")
+    return rounds_of("udp", "Mpps", paths, "W", "198.51.100.2", "udp", rounds, profiles)
 
 
-def local(rounds, _flows):
+def local(rounds, _flows, profiles):
     """TCP that ends on the router: nothing there, connections tracked without ftctl, ftctl attached (auto; it has
     them tracked)."""
-    return rounds_of("tcp-local", "Gbit/s", ("none", "tracked", "attached"), "R", "192.0.2.1", "tcp", rounds)
+    return rounds_of("tcp-local", "Gbit/s", ("none", "tracked", "attached"), "R", "192.0.2.1", "tcp", rounds, profiles)
 
 
-def local_rpf(rounds, _flows):
+def local_rpf(rounds, _flows, profiles):
     """TCP that ends on the router: without a reverse path filter, with nft's in two places, with ftctl's at TC."""
     paths = ("none", "nft in prerouting", "nft in input", "ftctl rpf strict")
-    return rounds_of("rpf-tcp", "Gbit/s", paths, "R", "192.0.2.1", "tcp", rounds)
+    return rounds_of("rpf-tcp", "Gbit/s", paths, "R", "192.0.2.1", "tcp", rounds, profiles)
 
 
-def fixtures(rounds, _flows):
+def fixtures(rounds, _flows, _profiles):
     """The programs alone, by test runs of single packets, and in a loop of those that stay as they are."""
     program, values = os.path.join(BIN, "test", "bpf_tests"), {}
     check(os.access(program, os.X_OK), f"{program} is not built")
@@ -187,7 +220,7 @@ def maps_mib(pid):
     return sum(sizes.values()) / 2**20
 
 
-def setup(_rounds, flows):
+def setup(_rounds, flows, _profiles):
     """Connections admitted a second, memory with all of them, and how long a conntrack resync takes then."""
     rows = []
     for offered in OFFERED:

@@ -109,9 +109,9 @@ struct sampler {
 };
 
 /* idle: also while the processor has nothing to do */
-int sampler_open(struct sampler *sampler, int idle);
+int sampler_open(struct sampler *sampler, int cpu, int idle);
 void sampler_enable(const struct sampler *sampler, int on);
-int sampler_write(const struct sampler *sampler, const char *path);
+int sampler_write(const struct sampler *samplers, int count, const char *path);
 
 /* undisturbed: what the loop takes on this processor when nobody disturbs it. */
 struct calm calm_of(const struct progress *progress, __u64 undisturbed);
@@ -121,5 +121,6 @@ int is_calm(int program, struct progress *progress, __u64 undisturbed);
 int cmd_calm(int argc, char **argv);
 int cmd_send(int argc, char **argv);
 int cmd_redirect(int argc, char **argv);
+int cmd_sample(int argc, char **argv);
 
 #endif

@@ -17,6 +17,7 @@ const char usage[] =
     "usage: framegen send [OPTION...] DEV COUNT FRAME\n"
     "       framegen redirect DEV TO [xdp|tc]\n"
     "       framegen calm CPU SECONDS\n"
+    "       framegen sample SECONDS FILE\n"
     "\n"
     "send: COUNT copies of FRAME (hexadecimal, from the Ethernet header on) out of DEV. Prints a line for "
     "each\n"
@@ -57,7 +58,10 @@ const char usage[] =
     "redirect: every frame that DEV receives leaves by TO as it is, at XDP (default) or TC. Prints\n"
     "\"ready\", and goes on until it gets SIGTERM.\n"
     "\n"
-    "calm: how long a pause takes on that processor: the shortest in so many seconds.\n";
+    "calm: how long a pause takes on that processor: the shortest in so many seconds.\n"
+    "\n"
+    "sample: the addresses at which busy processors were found every 20 us, as -s has them; 2 seconds at "
+    "most.\n";
 
 int fail(const char *what, int error)
 {
@@ -99,6 +103,8 @@ int main(int argc, char **argv)
         return cmd_send(argc - 1, argv + 1);
     if (strcmp(command, "calm") == 0)
         return cmd_calm(argc - 2, argv + 2);
+    if (strcmp(command, "sample") == 0)
+        return cmd_sample(argc - 2, argv + 2);
     if (strcmp(command, "redirect") == 0)
         return cmd_redirect(argc - 2, argv + 2);
     if (strcmp(command, "--help") == 0 || strcmp(command, "-h") == 0) {

@@ -288,7 +288,7 @@ static int prepare(struct sender *sender)
         return 1;
     if (sched_setscheduler(0, sender->policy, &priority) != 0 && sender->policy != SCHED_FIFO)
         return fail("the scheduling policy", errno);
-    return sender->samples ? sampler_open(&sender->sampler, !sender->busy) : 0;
+    return sender->samples ? sampler_open(&sender->sampler, 0, !sender->busy) : 0;
 }
 
 int cmd_send(int argc, char **argv)
@@ -317,5 +317,5 @@ int cmd_send(int argc, char **argv)
     if (code != 0 || !sender.samples)
         return code;
     sampler_enable(&sender.sampler, 0);
-    return sampler_write(&sender.sampler, sender.samples);
+    return sampler_write(&sender.sampler, 1, sender.samples);
 }
