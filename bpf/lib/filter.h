@@ -125,13 +125,14 @@ static __always_inline __u32 filter_header(struct headers_room *room, void *pref
 #pragma unroll
 	for (int dst = 0; dst < 2; dst++) {
 		__u32 kind = ftctl_filter_kind(h->family, dst);
+		const struct ftctl_addr *addr = dst ? &h->dst : &h->src;
 		const struct ftctl_filter_hit *hit;
 
-		if (!(set->kinds >> kind & 1))
+		if (!(set->kinds >> kind & 1) || !ftctl_filter_may_cover(set, kind, bpf_ntohl(addr->w[0])))
 			continue;
 		room->key.prefixlen = 32 + (h->family == 6 ? 128 : 32);
 		room->key.kind = bpf_htonl(kind);
-		room->key.addr = dst ? h->dst : h->src;
+		room->key.addr = *addr;
 		hit = bpf_map_lookup_elem(prefixes, &room->key);
 		if (!hit)
 			continue;

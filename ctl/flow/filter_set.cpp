@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -73,6 +74,52 @@ struct Covered {
 struct General {
     const FilterRule *rule;
     std::uint32_t verdict;
+};
+
+constexpr std::uint32_t kLeadsOfOne = 1 << 12; ///< bits that one prefix may set; it is wide if it needs more
+constexpr std::uint32_t kBitsOfLead = 64; ///< so many of which one is set: a hash seldom hits it by chance
+
+/// ftctl_filter_set.leads and .wide of all prefixes.
+class Leads {
+  public:
+    void add(const Node &node)
+    {
+        std::uint32_t first = 0;
+        std::memcpy(&first, node.addr.data(), sizeof first);
+        first = ntohl(first);
+        const std::uint32_t lead_len = ftctl_filter_lead_len(node.kind);
+        const std::uint32_t free_bits = lead_len - std::min(node.len, lead_len);
+        if (free_bits < 32 && (1U << free_bits) <= kLeadsOfOne &&
+            leads_ + (1U << free_bits) <= FTCTL_FILTER_LEADS) {
+            leads_ += 1U << free_bits;
+            narrow_.push_back({node.kind, first, 1U << free_bits, 32 - lead_len});
+        } else {
+            const std::uint32_t bytes = node.len >= 8 ? 1 : 1U << (8 - node.len);
+            wide_.push_back({node.kind, first, bytes, 24});
+        }
+    }
+    void write(ftctl_filter_set &set) const
+    {
+        const std::uint32_t want = std::clamp(leads_ * kBitsOfLead, 1024U, FTCTL_FILTER_LEADS);
+        set.lead_shift = 32U - static_cast<std::uint32_t>(std::bit_width(want - 1));
+        for (const Range &r : narrow_)
+            for (std::uint32_t i = 0; i < r.count; i++) {
+                const std::uint32_t bit = ftctl_filter_lead(r.kind, r.first + (i << r.step), set.lead_shift);
+                set.leads[bit / 32] |= 1U << bit % 32;
+            }
+        for (const Range &r : wide_)
+            for (std::uint32_t i = 0; i < r.count; i++) {
+                const std::uint32_t byte = (r.first >> 24) + i;
+                set.wide[r.kind][byte / 32] |= 1U << byte % 32;
+            }
+    }
+
+  private:
+    struct Range {
+        std::uint32_t kind, first, count, step; ///< count addresses, 1 << step apart
+    };
+    std::vector<Range> narrow_, wide_;
+    std::uint32_t leads_ = 0;
 };
 
 Node node_of(const Prefix &prefix, bool dst)
@@ -157,6 +204,7 @@ class Maker {
             Bits bits;
             std::uint16_t mask;
         };
+        Leads leads;
         std::vector<Level> around; // from the widest prefix to the narrowest
         out_.prefixes.reserve(nodes_.size());
         for (const auto &[node, own] : nodes_) {
@@ -178,8 +226,10 @@ class Maker {
             std::memcpy(key.addr.w, node.addr.data(), node.addr.size());
             out_.prefixes.emplace_back(key, ftctl_filter_hit{level.first, level.mask});
             out_.set->kinds |= 1U << node.kind;
+            leads.add(node);
             around.push_back(level);
         }
+        leads.write(*out_.set);
     }
 
     void ports(std::size_t side, std::optional<PortRange> FilterRule::*range)

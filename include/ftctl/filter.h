@@ -8,7 +8,8 @@
  *
  * Two kinds of rules:
  *  - prefix rules have one address prefix and nothing else: any number, found by one lookup in a trie of
- *    all prefixes, where each node knows the lowest rank of those that cover it;
+ *    all prefixes, where each node knows the lowest rank of those that cover it. The walk takes a step for
+ *    each bit that tells prefixes apart; two bits of the set say beforehand whether it can find anything;
  *  - general rules: at most FTCTL_FILTER_GENERAL. Each is one bit of a bitmap. Each field of a packet
  *    chooses the bitmap of the rules that do not mind its value; what is in all of them matches.
  */
@@ -52,6 +53,24 @@ struct ftctl_filter_hit {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_filter_hit) == 8, "filter hit");
 
+/*
+ * Could a prefix cover an address? Only if one of two bits is set: that of its first byte, for the few
+ * prefixes that are wide, or that of its leading bits (24 of IPv4, 32 of IPv6), hashed.
+ */
+#define FTCTL_FILTER_LEADS (1U << 24) /* bits, at most: a set uses 1 << (32 - .lead_shift) of them */
+static inline ftctl_u32 ftctl_filter_lead_len(ftctl_u32 kind)
+{
+	return kind < 2 ? 24 : 32;
+}
+
+/* Bit of an address that begins with `first` (host order). */
+static inline ftctl_u32 ftctl_filter_lead(ftctl_u32 kind, ftctl_u32 first, ftctl_u32 shift)
+{
+	ftctl_u32 lead = first >> (32 - ftctl_filter_lead_len(kind));
+
+	return ((lead ^ kind << 30) * 0x9e3779b1U) >> shift & (FTCTL_FILTER_LEADS - 1);
+}
+
 struct ftctl_filter_mask {
 	ftctl_u64 summary; /* bit n: .word[n] is not zero */
 	ftctl_u64 word[FTCTL_FILTER_WORDS];
@@ -83,10 +102,21 @@ struct ftctl_filter_set {
 	ftctl_u16 port[2][65536];	      /* by source and destination port, host order */
 	ftctl_u32 rule[FTCTL_FILTER_GENERAL]; /* verdict of each bit's rule; ascending */
 	struct ftctl_filter_device device[FTCTL_FILTER_DEVICES + 1];
-	ftctl_u32 pad2;
+	ftctl_u32 lead_shift;
+	ftctl_u32 wide[FTCTL_FILTER_KINDS][8]; /* by first byte of the address */
 	struct ftctl_filter_mask masks[FTCTL_FILTER_MASKS];
+	ftctl_u32 leads[FTCTL_FILTER_LEADS / 32];
 };
 FTCTL_ASSERT(offsetof(struct ftctl_filter_set, masks) % 8 == 0, "filter set");
+
+/* `first`: as in ftctl_filter_lead(). 0: the trie has no prefix that covers such an address. */
+static inline int ftctl_filter_may_cover(const struct ftctl_filter_set *set, ftctl_u32 kind, ftctl_u32 first)
+{
+	ftctl_u32 bit = ftctl_filter_lead(kind, first, set->lead_shift);
+
+	return (set->wide[kind & 3][first >> 29] >> (first >> 24 & 31) | set->leads[bit >> 5] >> (bit & 31)) &
+	       1;
+}
 
 /* Map: filter_counts (inner: array, memory-mapped): rule `rank` of stripe s is s * .rules + rank. */
 struct ftctl_filter_count {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Rules of the early filter: words, files, and the form they have in the maps. What they match:
 // test/bpf/filter_test.cpp.
+#include <random>
+
 #include <catch2/catch.hpp>
 
 #include "daemon/filter_file.h"
@@ -136,6 +138,70 @@ TEST_CASE("an entry of the trie knows the first rule of all that cover it", "[fi
         CHECK(hit.first == (dst ? ftctl_filter_verdict(4, 1) : ftctl_filter_verdict(0, 0)));
     }
     CHECK(tables->set->general == 0);
+}
+
+TEST_CASE("addresses in no prefix are told from the others without the trie", "[filter]")
+{
+    std::mt19937 random(7); // the same each time
+    const auto any = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+    const auto first_of = [](const IpAddr &addr) {
+        std::uint32_t first = 0;
+        std::memcpy(&first, addr.bytes.data(), sizeof first);
+        return ntohl(first);
+    };
+    for (const bool wide : {false, true}) {
+        CAPTURE(wide);
+        std::vector<FilterRule> rules(3000);
+        std::vector<std::pair<std::uint32_t, IpAddr>> covered; // kind and an address in the rule's prefix
+        for (FilterRule &rule : rules) {
+            const bool six = any(2) != 0, dst = any(2) != 0;
+            IpAddr addr;
+            addr.family = six ? AF_INET6 : AF_INET;
+            for (std::size_t i = 0; i < (six ? 16U : 4U); i++)
+                addr.bytes.at(i) = static_cast<std::uint8_t>(any(256));
+            const std::uint32_t bits = six ? 128 : 32, least = wide ? 0 : six ? 28 : 20;
+            Prefix prefix{addr, static_cast<std::uint8_t>(least + any(bits + 1 - least))};
+            covered.emplace_back(ftctl_filter_kind(six ? 6 : 4, dst ? 1 : 0), addr);
+            for (std::uint32_t bit = prefix.len; bit < bits; bit++)
+                prefix.addr.bytes.at(bit / 8) &= static_cast<std::uint8_t>(~(0x80U >> bit % 8));
+            (dst ? rule.dst : rule.src) = prefix;
+        }
+        const auto tables = make_filter_tables(rules);
+        REQUIRE(tables);
+        for (const auto &[kind, addr] : covered)
+            CHECK(ftctl_filter_may_cover(tables->set.get(), kind, first_of(addr)));
+        unsigned may = 0;
+        for (unsigned i = 0; i < 10000; i++)
+            may += ftctl_filter_may_cover(tables->set.get(), any(4), static_cast<std::uint32_t>(random()));
+        if (!wide)
+            CHECK(may < 10000 / 25); // 1 in 64 by chance, and few are covered
+    }
+}
+
+TEST_CASE("prefixes at the edges of what a bit stands for", "[filter]")
+{
+    struct Row {
+        const char *rule;
+        std::uint32_t kind, inside, outside;
+    };
+    for (const Row &row : {Row{"src 10.0.0.0/8 drop", 0, 0x0affffffU, 0x0b000000U},
+                           Row{"src 172.16.0.0/12 drop", 0, 0xac1fffffU, 0xad100000U},
+                           Row{"dst 224.0.0.0/4 drop", 1, 0xefffffffU, 0xdfffffffU},
+                           Row{"dst 192.0.2.128/25 drop", 1, 0xc00002ffU, 0xc00003ffU},
+                           Row{"src fc00::/7 drop", 2, 0xfdffffffU, 0xfe000000U},
+                           Row{"src 2001:db8::/32 drop", 2, 0x20010db8U, 0x20010db9U},
+                           Row{"dst 2001:d00::/24 drop", 3, 0x20010dffU, 0x20010eb8U}}) {
+        CAPTURE(row.rule);
+        const auto tables = make_filter_tables({rule_of(row.rule)});
+        REQUIRE(tables);
+        CHECK(ftctl_filter_may_cover(tables->set.get(), row.kind, row.inside));
+        CHECK_FALSE(ftctl_filter_may_cover(tables->set.get(), row.kind, row.outside));
+        CHECK_FALSE(ftctl_filter_may_cover(tables->set.get(), row.kind ^ 1, row.inside));
+    }
+    for (const char *all : {"src 0.0.0.0/0 drop", "dst ::/0 drop"})
+        for (const std::uint32_t first : {0U, 0x7fffffffU, 0xffffffffU})
+            CHECK(ftctl_filter_may_cover(make_filter_tables({rule_of(all)})->set.get(), all[0] == 's' ? 0 : 3,
+                                         first));
 }
 
 TEST_CASE("there is room for so many rules of each kind, and an error beyond", "[filter]")
