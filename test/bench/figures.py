@@ -11,8 +11,8 @@ KERNELS = ("kernel", "kernel-ct", "kernel-ct-masq")
 
 @dataclasses.dataclass(frozen=True)
 class Must:
-    """How many times slower `against` is to be at least; or, between the least of all rounds, since both are small
-    differences: (MOST) how many times slower `path` may be, (COST) how many nanoseconds."""
+    """How many times slower `against` is to be at least; or (MOST) how many times slower `path` may be, (COST) how
+    many nanoseconds. Between medians."""
     scenarios: tuple
     path: str
     against: str
@@ -93,9 +93,9 @@ class Rows:
     def key(row):
         return row["scenario"], row["path"], row["flows"], row["size"], row["order"]
 
-    def ns(self, cell, path, key="ns"):
+    def ns(self, cell, path):
         row = self.rows.get((cell[0], path, *cell[1:]))
-        return row[key] if row else None
+        return row["ns"] if row else None
 
     def calm(self, cell, path):
         """Was the processor this machine's own?"""
@@ -146,9 +146,8 @@ def musts(rows):
     table = [["figure", "measured", "must", "aim", ""]]
     for must in MUSTS:
         for cell in rows.cells:
-            key = "ns_min" if must.kind else "ns"
             base = (must.base or cell[0], *cell[1:])
-            mine, theirs = rows.ns(cell, must.path, key), rows.ns(base, must.against, key)
+            mine, theirs = rows.ns(cell, must.path), rows.ns(base, must.against)
             if must.of(cell) and mine and theirs:
                 verdict = must.verdict(mine, theirs)
                 if not (rows.calm(cell, must.path) and rows.calm(base, must.against)):

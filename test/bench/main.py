@@ -36,7 +36,6 @@ ATTEMPTS = 4
 CALM_SHARE = 0.1  # of a visit's slices at least, or the processor was not this machine's own
 VISITS, QUICK_VISITS = 4, 3  # at most: of a path for each calm one; with --quick for both of them
 SEARCH_S = 5  # for a moment in which nobody disturbs the processor
-USER_TUNNEL_FLOWS = 1024
 BUSY = 0.02  # of the time or more the hypervisor had the processor: the figures say little
 BROKEN = (Failure, subprocess.TimeoutExpired, OSError)  # a daemon that does not answer among them
 DESCRIPTION = """\
@@ -269,7 +268,7 @@ class Run:
 
     def scenarios(self, cases):
         """Those of one rig."""
-        name, cells = cases[0].name, cells_of(self.args, cases[0].name)
+        cells = cells_of(self.args, cases[0].name)
         pairs = [(case, path) for case in cases for path in case.paths()
                  if not self.args.path or path in self.args.path]
         if not cells or not pairs:
@@ -281,10 +280,6 @@ class Run:
             if case.tunnel and not rig.kernel_tunnel:
                 self.note(f"{case.tunnel}: this kernel has no such device. ftctl makes the tunnel; the kernel's rows "
                           "are of the same packets without one")
-                if any(cell.flows > USER_TUNNEL_FLOWS for cell in cells):
-                    self.note(f"{name}: no cell of more than {USER_TUNNEL_FLOWS} flows: first packets pass a tunnel in "
-                              "user space, and it would take minutes to admit them")
-                    cells = [cell for cell in cells if cell.flows <= USER_TUNNEL_FLOWS]
             admitted = 0
             for cell in cells:
                 if cell.flows != admitted:
