@@ -217,9 +217,8 @@ class Router:
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""
         if self.path.conntrack:
-            pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
             for up in (True,) if self.case.miss else (True, False):
-                self.send(cell, up, cell.flows, *pace)
+                self.sweep(cell, up)
 
     def filters_drop(self):
         """Frames that a filter is to drop do not arrive; without one they do."""
@@ -232,18 +231,22 @@ class Router:
     def slow_tunnel(self):
         return self.path.hook and self.case.tunnel and not self.rig.kernel_tunnel
 
+    def sweep(self, cell, up, *options):
+        """A packet of each flow; no more at a time than the way of slow ones has room for."""
+        pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
+        self.send(cell, up, cell.flows, *options, *pace)
+
     def settle(self, cell):
         """Goes on until the connections are what they stay."""
         if self.case.miss or not self.path.conntrack:
             return
         limit = ADMISSION_S + cell.flows // 5000
         end = time.monotonic() + limit
-        pace = ["-p", str(SLOW_TUNNEL_RATE)] if self.slow_tunnel else []
         while True:
-            self.send(cell, not self.case.up, cell.flows, *pace)
-            self.send(cell, self.case.up, cell.flows, *pace)
+            self.sweep(cell, not self.case.up)
+            self.sweep(cell, self.case.up)
             before = self.forwarded()  # from here on no trickle is due
-            self.send(cell, self.case.up, cell.flows, *pace)
+            self.sweep(cell, self.case.up)
             slow = self.forwarded() - before
             if not self.path.hook or slow <= cell.flows // 100:
                 return
