@@ -20,7 +20,7 @@ from shapes import TUNNELS
 
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
-SLOW_TUNNEL_RATE = 50000  # packets a second that a tunnel in user space is given
+SLOW_TUNNEL_RATE = 8000  # packets a second that a tunnel in user space is given
 ADMISSION_S = 120
 READING_S = 240
 ASSURED_S = 2.2  # conntrack calls a UDP connection assured when it is older than two seconds
