@@ -66,7 +66,7 @@ class Shrinker:
         for key in sorted(set(recipe) - _KEEP, key=lambda key: key != "idx"):
             yield {k: v for k, v in recipe.items() if k != key}
         length = recipe.get("len", 0)
-        for key in {"ext", "topt"} & set(recipe):  # it may be the length of the whole that matters
+        for key in sorted({"ext", "topt"} & set(recipe)):  # it may be the length of the whole that matters
             filled = length + len(json.dumps(recipe[key])) // 2
             yield {**{k: v for k, v in recipe.items() if k != key}, "len": filled}
         if recipe.get("frags"):

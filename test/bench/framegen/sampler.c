@@ -12,7 +12,7 @@ enum {
     SAMPLE_NS = 20011, /* prime: not in step with batches */
     SAMPLE_PAGES = 512,
     SAMPLE_S = 2, /* what the ring has room for */
-    SAMPLED_CPUS = 8,
+    SAMPLED_CPUS = 64,
     PAGE = 4096,
 };
 
@@ -90,13 +90,14 @@ int cmd_sample(int argc, char **argv)
 {
     static struct sampler samplers[SAMPLED_CPUS];
     const double seconds = argc == 2 ? strtod(argv[0], NULL) : 0;
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    const int count = online < SAMPLED_CPUS ? (int)online : SAMPLED_CPUS;
+    const int count = (int)sysconf(_SC_NPROCESSORS_ONLN);
 
     if (seconds <= 0 || seconds > SAMPLE_S) {
         fputs(usage, stderr);
         return 2;
     }
+    if (count > SAMPLED_CPUS)
+        return fail("sample: only so many processors can be sampled", E2BIG);
     for (int i = 0; i < count; i++)
         if (sampler_open(&samplers[i], i, 0) != 0)
             return 1;
