@@ -54,6 +54,15 @@ static __attribute__((noinline)) struct ftctl_flow6 *flowx_find(const struct ftc
 	return found && tuple_equal(&found->tuple, tuple) ? &found->flow : NULL;
 }
 
+/* false: there is no such flow. */
+static __always_inline bool flow_may_be(const struct ftctl_config *cfg, const struct ftctl_tuple *tuple)
+{
+	__u32 bit = ftctl_bloom_bit(ftctl_bloom_hash(tuple), cfg->bloom_level), index = bit / 64;
+	__u64 *bits = bpf_map_lookup_elem(&flow_bloom, &index);
+
+	return bits && *bits >> bit % 64 & 1;
+}
+
 static __always_inline bool flow_find(const struct ftctl_tuple *tuple, struct flow_ref *ref)
 {
 	union {

@@ -128,7 +128,7 @@ static __always_inline int forward(struct context *ctx)
 		cfg->options = 1;
 	if (reason)
 		goto unknown;
-	found = flow_find(&pkt.key, &ref);
+	found = flow_may_be(cfg, &pkt.key) && flow_find(&pkt.key, &ref);
 	if (pkt.proto == IPPROTO_TCP && unlikely(!parse_tcp_plain(pkt.tcp_flags))) {
 		if (found && !cfg_dry && (pkt.tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 			forward_close(&ref, pkt.proto, pkt.tcp_flags);

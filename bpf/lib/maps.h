@@ -8,6 +8,8 @@
 
 #include "common.h"
 
+#include <ftctl/bloom.h>
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -79,6 +81,14 @@ struct {
 FLOW_INNER_MAP(flow4t, outer_flow4t, struct ftctl_key4t, struct ftctl_flow);
 FLOW_INNER_MAP(flow6, outer_flow6, struct ftctl_key6, struct ftctl_flow6);
 FLOW_INNER_MAP(flowx, outer_flowx, struct ftctl_keyx, struct ftctl_flowx);
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 << (FTCTL_BLOOM_FIRST - 6));
+	__type(key, __u32);
+	__type(value, __u64);
+} flow_bloom SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -8,6 +8,7 @@
 
 #include "bpf/datapath.h"
 #include "bpf/filter_maps.h"
+#include "bpf/flow_bloom.h"
 #include "bpf/links.h"
 #include "bpf/maps.h"
 #include "bpf/pins.h"
@@ -100,9 +101,11 @@ class DatapathImpl final : public Datapath {
     Result<ftctl_stats> slot_stats(std::uint32_t index) const;
     static int on_ring_event(void *ctx, void *data, std::size_t size);
     Status need_edit();
+    Status need_bloom();
     Result<int> dry_program(std::uint32_t ifindex, ftctl_hook hook);
 
     Maps maps_;
+    FlowBloom bloom_; ///< since the first change of a flow
     FilterMaps filter_;
     PinDir pins_;
     bool adopted_ = false;

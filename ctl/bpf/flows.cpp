@@ -195,14 +195,38 @@ Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
     return {};
 }
 
+// Of the flows that an earlier daemon left nothing is known but the bits, which stay as they are until one
+// changes.
+Status DatapathImpl::need_bloom()
+{
+    if (bloom_)
+        return {};
+    FlowBloom bloom(maps_.config(), maps_.flow_bloom(), maps_.flow_entries());
+    const auto count = [&bloom](const FlowEntry &entry) {
+        bloom.count(entry.key);
+        return true;
+    };
+    if (auto walked = flow_each(count); !walked)
+        return walked;
+    bloom_ = std::move(bloom);
+    bloom_.show();
+    return {};
+}
+
 Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
     Packed packed(entry.key);
     packed.value.flow = {entry.flow, entry.new_src, entry.new_dst};
     if (auto made = maps_.need_flow_map(packed.shape); !made)
         return made;
-    if (bpf_map_update_elem(maps_.flow_fd(packed.shape), &packed.key, &packed.value, BPF_NOEXIST) != 0)
-        return fail_errno("insert a flow", errno, errno == E2BIG ? "raise limits.flows" : "");
+    if (auto known = need_bloom(); !known)
+        return known;
+    bloom_.add(entry.key);
+    if (bpf_map_update_elem(maps_.flow_fd(packed.shape), &packed.key, &packed.value, BPF_NOEXIST) != 0) {
+        const int err = errno;
+        bloom_.remove(entry.key);
+        return fail_errno("insert a flow", err, err == E2BIG ? "raise limits.flows" : "");
+    }
     return {};
 }
 
@@ -230,9 +254,13 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &ke
         if (auto found = flow_lookup(key); !found || !*found)
             return found;
     }
+    if (auto known = need_bloom(); !known)
+        return tl::unexpected(known.error());
     // In one step: between a lookup and a delete packets would be lost to the count.
-    if (bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
+    if (bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0) {
+        bloom_.remove(key);
         return packed.entry(key);
+    }
     if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("remove a flow", errno);

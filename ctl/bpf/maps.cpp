@@ -15,6 +15,8 @@
 #include <bpf/libbpf.h>
 #include <fmt/format.h>
 
+#include "bpf/flow_bloom.h"
+
 namespace ftctl::bpf {
 namespace {
 
@@ -55,6 +57,7 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"outer_flow4t", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow4t},
     {"outer_flow6", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow6},
     {"outer_flowx", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlowx},
+    {"flow_bloom", BPF_MAP_TYPE_ARRAY, kU32, sizeof(std::uint64_t), 0, kMmapable},
     {"samples", BPF_MAP_TYPE_LRU_HASH, sizeof(ftctl_sample_key), sizeof(ftctl_sample), FTCTL_MAX_SAMPLES, 0},
     {"events", BPF_MAP_TYPE_RINGBUF, 0, 0, FTCTL_EVENT_RING_BYTES, 0},
     {"egress", BPF_MAP_TYPE_DEVMAP_HASH, kU32, kU32, kEgressDevices, 0},
@@ -106,6 +109,12 @@ Result<Fd> get_pinned(const std::string &path, const char *name)
     if (err == ENOENT)
         error.value().code = Code::partial;
     return error;
+}
+
+// Of a map whose spec leaves it open.
+std::uint32_t entries_of(MapId id, std::uint32_t flow_entries)
+{
+    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries) : flow_entries;
 }
 
 std::size_t page_rounded(std::size_t bytes)
@@ -198,7 +207,7 @@ Result<Maps> Maps::create(const DatapathLimits &limits)
     maps.flow_entries_ = limits.flows * 2;
     for (std::size_t i = 0; i < kMapCount; ++i) {
         const MapSpec &spec = kSpecs[i];
-        auto fd = make_map(spec, maps.flow_entries_);
+        auto fd = make_map(spec, entries_of(static_cast<MapId>(i), maps.flow_entries_));
         if (!fd)
             return tl::unexpected(fd.error());
         maps.fds_[i] = std::move(*fd);
@@ -228,8 +237,10 @@ Result<Maps> Maps::open(const std::string &dir)
         std::uint32_t entries = 0;
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
-        if (spec.max_entries == 0)
+        if (i == static_cast<std::size_t>(MapId::flow4))
             maps.flow_entries_ = entries;
+        else if (spec.max_entries == 0 && entries != entries_of(static_cast<MapId>(i), maps.flow_entries_))
+            return misfit(spec.name, "its size is not that of the flow maps");
         maps.fds_[i] = std::move(*fd);
         if (i == 0) {
             // before any other map is looked at
@@ -292,12 +303,14 @@ Status Maps::need_flow_map(ftctl_shape shape)
 
 Status Maps::map_memory()
 {
-    const std::array<std::pair<MapId, Mapping *>, 3> mapped = {
-        {{MapId::config, &config_}, {MapId::paths, &paths_}, {MapId::slots, &slots_}}};
+    const std::array<std::pair<MapId, Mapping *>, 4> mapped = {{{MapId::config, &config_},
+                                                                {MapId::paths, &paths_},
+                                                                {MapId::slots, &slots_},
+                                                                {MapId::flow_bloom, &bloom_}}};
     for (const auto &[id, mapping] : mapped) {
         const MapSpec &spec = map_spec(id);
-        auto made =
-            Mapping::map(fd(id), static_cast<std::size_t>(spec.value_size) * spec.max_entries, spec.name);
+        const std::size_t entries = spec.max_entries != 0 ? spec.max_entries : entries_of(id, flow_entries_);
+        auto made = Mapping::map(fd(id), spec.value_size * entries, spec.name);
         if (!made)
             return tl::unexpected(made.error());
         *mapping = std::move(*made);

@@ -27,6 +27,7 @@ enum class MapId : std::size_t {
     outer_flow4t,
     outer_flow6,
     outer_flowx,
+    flow_bloom,
     samples,
     events,
     egress,
@@ -37,7 +38,7 @@ enum class MapId : std::size_t {
     filter_rules,
     broadcasts,
 };
-inline constexpr std::size_t kMapCount = 17;
+inline constexpr std::size_t kMapCount = 18;
 
 /// A map as both sides know it; bpf/*.bpf.c must define the same.
 struct MapSpec {
@@ -45,7 +46,7 @@ struct MapSpec {
     bpf_map_type type;
     std::uint32_t key_size;
     std::uint32_t value_size;
-    std::uint32_t max_entries; ///< 0: chosen when the map is made (flow maps, the filter's)
+    std::uint32_t max_entries; ///< 0: chosen when the map is made (for limits.flows, the filter's)
     std::uint32_t flags;
     const MapSpec *inner = nullptr; ///< of arrays of maps: what their maps are like
 };
@@ -98,6 +99,7 @@ class Maps {
     [[nodiscard]] ftctl_config &config() const { return *static_cast<ftctl_config *>(config_.data()); }
     [[nodiscard]] ftctl_path *paths() const { return static_cast<ftctl_path *>(paths_.data()); }
     [[nodiscard]] ftctl_slot *slots() const { return static_cast<ftctl_slot *>(slots_.data()); }
+    [[nodiscard]] std::uint64_t *flow_bloom() const { return static_cast<std::uint64_t *>(bloom_.data()); }
 
   private:
     Status map_memory();
@@ -109,6 +111,7 @@ class Maps {
     Mapping config_;
     Mapping paths_;
     Mapping slots_;
+    Mapping bloom_;
 };
 
 /// A number that names our network namespace until the next boot (SO_NETNS_COOKIE); 0 when unknown.

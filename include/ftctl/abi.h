@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 7
+#define FTCTL_ABI 8
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -447,9 +447,9 @@ struct ftctl_config {
 	ftctl_u32 multipath;	  /* FTCTL_MULTIPATH_*: families of which some route has several next hops */
 	ftctl_u32 rpf;		  /* attachments with a reverse path filter */
 	ftctl_u32 options;	  /* set by programs: a packet with options or extension headers came by */
-	ftctl_u32 pad;
-	ftctl_u64 instance;	/* random, made when the maps were; tells whether pins belong together */
-	ftctl_u64 netns_cookie; /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
+	ftctl_u32 bloom_level;	  /* of flow_bloom in use (bloom.h) */
+	ftctl_u64 instance;	  /* random, made when the maps were; tells whether pins belong together */
+	ftctl_u64 netns_cookie;	  /* SO_NETNS_COOKIE of the namespace the pins work in; 0: unknown */
 	/* local addresses, as a set of ftctl_local_bit(): a set bit may stand for others as well */
 	ftctl_u32 local[FTCTL_LOCAL_BITS / 32];
 };

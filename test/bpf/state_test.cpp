@@ -92,6 +92,17 @@ TEST_CASE("the flow of another tuple with the same digest is not this packet's",
     CHECK(tried > 0);
 }
 
+TEST_CASE("a flow is looked for where the Bloom filter has its bit", "[state]")
+{
+    for (const Scenario &s : all()) {
+        s.install();
+        Rig::get().set_bloom(s.key(), false);
+        expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        Rig::get().set_bloom(s.key(), true);
+        expect_fast(s, s.packet());
+    }
+}
+
 TEST_CASE("a packet of no flow goes to the stack", "[state]")
 {
     for (const Scenario &s : all()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bpf_run_impl.h"
+#include "ftctl/bloom.h"
 
 namespace ftctl::test {
 
@@ -54,9 +55,11 @@ void Rig::reset(Hook hook)
 {
     for (const char *name : {"flow4", "flow4t", "flow6", "flowx", "samples"})
         impl_->clear(name);
+    std::fill_n(impl_->bits(), (2U << FTCTL_BLOOM_FIRST) / 64, 0);
     ftctl_config fresh{};
     fresh.abi = FTCTL_ABI;
     fresh.gen = 1;
+    fresh.bloom_level = FTCTL_BLOOM_FIRST;
     fresh.heartbeat_ns = now_ns();
     fresh.watch_until_ns = now_ns() + 3600 * FTCTL_NSEC_PER_SEC;
     timespec tick{};
@@ -183,6 +186,15 @@ void Rig::set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const f
     const MapKey at = map_key(key);
     const ftctl_flowx value{flow, whose, 0}; // the others are how it begins
     must(bpf_map_update_elem(impl_->map(at.map), at.bytes.data(), &value, BPF_ANY), at.map);
+    set_bloom(key, true);
+}
+
+void Rig::set_bloom(const ftctl_tuple &key, bool present)
+{
+    const std::uint32_t bit = ftctl_bloom_bit(ftctl_bloom_hash(&key), FTCTL_BLOOM_FIRST);
+    const std::uint64_t mask = 1ULL << bit % 64;
+    std::uint64_t &word = impl_->bits()[bit / 64];
+    word = present ? word | mask : word & ~mask;
 }
 
 std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)

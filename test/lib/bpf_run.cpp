@@ -8,12 +8,15 @@
 
 #include <linux/bpf.h>
 
+#include "bpf/flow_bloom.h"
 #include "bpf_run_impl.h"
+#include "ftctl/bloom.h"
 
 namespace ftctl::test {
 namespace {
 
 constexpr std::uint32_t kTestFlows = 1024;
+constexpr std::size_t kBloomBytes = (2U << FTCTL_BLOOM_FIRST) / 8;
 constexpr std::size_t kBuffer = 16384;
 constexpr std::array kInner = {bpf::MapId::outer_flow4t, bpf::MapId::outer_flow6, bpf::MapId::outer_flowx};
 
@@ -44,7 +47,9 @@ void Rig::Impl::share_maps(bpf_object *object)
         const std::string name = bpf_map__name(map);
         if (bpf_map__is_internal(map))
             continue;
-        if (name.starts_with("flow") || name == "samples")
+        if (name == "flow_bloom")
+            bpf_map__set_max_entries(map, bpf::FlowBloom::map_entries(kTestFlows));
+        else if (name.starts_with("flow") || name == "samples")
             bpf_map__set_max_entries(map, kTestFlows);
         const auto found = maps.find(name);
         if (found != maps.end())
@@ -137,6 +142,11 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
         impl_->maps.emplace(spec.name, impl_->inner.at(i).get());
     }
     set_flow_maps(true);
+
+    auto bloom = bpf::Mapping::map(impl_->map("flow_bloom"), kBloomBytes, "flow_bloom");
+    if (!bloom)
+        die("flow_bloom", bloom.error().err);
+    impl_->bloom = std::move(*bloom);
 
     const auto collect = [](void *context, void *data, std::size_t size) {
         ftctl_event event{};

@@ -75,6 +75,8 @@ class Rig {
     /// In map flowx: the flow of another tuple that has this one's digest.
     void set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow);
     void set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow);
+    /// The bit by which the programs know that there may be such a flow; set_flow() sets it.
+    void set_bloom(const ftctl_tuple &key, bool present);
     std::optional<ftctl_flow6> flow6(const ftctl_tuple &key);
     std::optional<ftctl_flow> flow(const ftctl_tuple &key);
     std::optional<ftctl_sample> sample(const ftctl_sample_key &key);

@@ -32,9 +32,11 @@ struct Rig::Impl {
     ftctl_tc *dry_tc = nullptr;
     ftctl_edit *edit = nullptr;
     ring_buffer *ring = nullptr;
+    bpf::Mapping bloom;              ///< flow_bloom's memory
     std::map<std::string, int> maps; ///< the first object's; all others use them
     std::array<Fd, 3> inner;         ///< the flow maps that the outer ones hold, also in `maps`
     std::vector<ftctl_event> events;
+    std::uint64_t *bits() const { return static_cast<std::uint64_t *>(bloom.data()); }
     int filter_counts = -1;
     std::size_t filter_rules = 0;
 
