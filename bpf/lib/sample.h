@@ -9,8 +9,15 @@
 #include "maps.h"
 #include "packet.h"
 
-/* While a sample is younger than this it is not replaced: its packet may still be under way. */
-#define SAMPLE_HOLD_NS (5 * 1000 * 1000ULL)
+/*
+ * While a sample is younger than this it is not replaced: its packet may still be under way. One that nothing
+ * came of is followed by one that is held twice as long, as its packet may wait in a longer queue: that of a
+ * tunnel's device, which a flow fills alone.
+ */
+#define SAMPLE_HOLD_NS	   (5 * 1000 * 1000U)
+#define SAMPLE_HOLD_MAX_NS (64 * SAMPLE_HOLD_NS)
+/* A sample older than this belongs to some other packet. */
+#define SAMPLE_MAX_AGE_NS (2 * FTCTL_NSEC_PER_SEC)
 /* How long the witness stays awake after the last sample. */
 #define SAMPLE_WATCH_NS FTCTL_NSEC_PER_SEC
 
@@ -57,6 +64,21 @@ static __always_inline bool sample_is_blank(const struct packet *pkt)
 	return pkt->proto != IPPROTO_TCP && !pkt->ip_id && sample_payload(pkt) < sizeof(__u32);
 }
 
+/* How long the one that follows `old` (or NULL) is held; 0: `old` stays. */
+static __always_inline __u32 sample_hold(const struct ftctl_sample *old, __u64 now)
+{
+	__s64 age;
+
+	if (!old)
+		return SAMPLE_HOLD_NS;
+	age = (__s64)(now - old->ts_ns);
+	if (age < (__s64)old->hold_ns)
+		return 0;
+	if (age > (__s64)SAMPLE_MAX_AGE_NS || !old->hold_ns)
+		return SAMPLE_HOLD_NS;
+	return old->hold_ns < SAMPLE_HOLD_MAX_NS ? 2 * old->hold_ns : SAMPLE_HOLD_MAX_NS;
+}
+
 static __always_inline void sample_put(struct context *ctx, const struct packet *pkt,
 				       const struct ftctl_flow *flow, struct ftctl_config *cfg, __u64 now)
 {
@@ -71,11 +93,12 @@ static __always_inline void sample_put(struct context *ctx, const struct packet 
 		.tos = pkt->new_tos,
 		.frag_off = pkt->frag_off,
 		.label = pkt->label,
+		.hold_ns = sample_hold(old, now),
 	};
 
 	if (cfg->watch_until_ns < now + SAMPLE_WATCH_NS / 2)
 		cfg->watch_until_ns = now + SAMPLE_WATCH_NS;
-	if (sample_is_blank(pkt) || (old && now - old->ts_ns < SAMPLE_HOLD_NS))
+	if (sample_is_blank(pkt) || !sample.hold_ns)
 		return;
 	bpf_map_update_elem(&samples, &key, &sample, BPF_ANY);
 }

@@ -15,9 +15,6 @@
 #include "sample.h"
 #include "write.h"
 
-/* A sample older than this belongs to some other packet. */
-#define WITNESS_MAX_AGE_NS (2 * FTCTL_NSEC_PER_SEC)
-
 /* Outcomes beside enum ftctl_detail */
 #define WITNESS_EQUAL	  (-1)
 #define WITNESS_UNRELATED (-2) /* another packet than the sampled one, or nothing can be said */
@@ -195,7 +192,7 @@ static __attribute__((noinline)) void witness_see(struct __sk_buff *skb, struct 
 	path = path_lookup(flow->path);
 	key = sample_key(flow);
 	sample = bpf_map_lookup_elem(&samples, &key);
-	if (!path || !sample || now - sample->ts_ns > WITNESS_MAX_AGE_NS)
+	if (!path || !sample || now - sample->ts_ns > SAMPLE_MAX_AGE_NS)
 		return;
 
 	what = witness_compare(skb, &room->pkt, &room->out, &ref, path, sample);

@@ -104,6 +104,16 @@ Status tun_set_mtu(const TunDevice &tun, std::uint32_t mtu)
     return {};
 }
 
+Status tun_set_queue(const TunDevice &tun, std::uint32_t packets)
+{
+    ifreq ifr = request(tun.name);
+    ifr.ifr_qlen = static_cast<int>(packets);
+    const Fd sock = control_socket();
+    if (!sock || ::ioctl(sock.get(), SIOCSIFTXQLEN, &ifr) < 0)
+        return fail_errno(fmt::format("set the queue of {} to {} packets", tun.name, packets), errno);
+    return {};
+}
+
 std::uint32_t tun_mtu(const std::string &name)
 {
     ifreq ifr = request(name);

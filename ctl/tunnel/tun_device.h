@@ -23,6 +23,8 @@ Result<TunDevice> tun_open(const std::string &name);
 /// With false the device goes when its descriptor is closed.
 Status tun_persist(const TunDevice &tun, bool on);
 Status tun_set_mtu(const TunDevice &tun, std::uint32_t mtu);
+/// How many packets wait for read() before the kernel drops more (500 in a new device).
+Status tun_set_queue(const TunDevice &tun, std::uint32_t packets);
 /// The MTU now, bytes; 0 when the device is gone.
 std::uint32_t tun_mtu(const std::string &name);
 

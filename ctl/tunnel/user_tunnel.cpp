@@ -18,6 +18,7 @@ namespace {
 using Mode = TunnelConfig::Mode;
 
 constexpr unsigned kBatch = 64;             ///< packets per call of handle()
+constexpr std::uint32_t kQueue = 4096;      ///< packets; a kernel's tunnel has no queue that could overflow
 constexpr std::uint32_t kIpv4MinMtu = 68;   ///< IPV4_MIN_MTU
 constexpr std::uint32_t kIpv6MinMtu = 1280; ///< IPV6_MIN_MTU
 constexpr std::uint32_t kDefaultMtu = 1500; ///< ETH_DATA_LEN, where no underlay is known yet
@@ -84,6 +85,8 @@ Result<std::unique_ptr<TunTunnel>> UserTunnel::create(const std::string &name, c
         return tl::unexpected(tun.error());
     if (tun->created) {
         if (auto set = tun_set_mtu(*tun, device_mtu(config)); !set)
+            return tl::unexpected(set.error());
+        if (auto set = tun_set_queue(*tun, kQueue); !set)
             return tl::unexpected(set.error());
         disable_ipv6_autoconf(tun->ifindex);
     }

@@ -482,8 +482,10 @@ struct ftctl_sample {
 	ftctl_u8 ttl;	    /* or hop limit */
 	ftctl_u8 tos;	    /* or traffic class; after ECN decapsulation */
 	ftctl_u16 frag_off; /* be; IPv6: zero */
+	ftctl_u32 hold_ns;  /* so long it is not replaced */
+	ftctl_u32 pad;
 };
-FTCTL_ASSERT(sizeof(struct ftctl_sample) == 24, "sample");
+FTCTL_ASSERT(sizeof(struct ftctl_sample) == 32, "sample");
 
 enum ftctl_event_type {
 	FTCTL_EV_LIVE = 1,    /* a direction was witnessed and now carries packets */

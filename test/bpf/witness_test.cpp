@@ -241,6 +241,41 @@ TEST_CASE("a frame that leaves by another device does not make a flow live", "[w
     }
 }
 
+TEST_CASE("a sample is held longer each time that nothing came of one", "[witness]")
+{
+    constexpr std::uint64_t kMs = 1000000;
+    const auto sampled = [](const Scenario &s) { return Rig::get().sample(s.sample_key()).value(); };
+    const auto age = [&](const Scenario &s, std::uint64_t ns) {
+        ftctl_sample sample = sampled(s);
+        sample.ts_ns = now_ns() - ns;
+        Rig::get().set_sample(s.sample_key(), sample);
+    };
+    for (const Scenario &s : all()) {
+        INFO(s.describe());
+        s.install();
+        set_pending(s);
+        std::size_t payload = 100;
+        pass_to_stack(s, s.packet(payload));
+        CHECK(sampled(s).hold_ns == 5 * kMs);
+        for (const std::uint64_t hold : {5, 10, 20, 40, 80, 160, 320, 320}) {
+            const std::uint16_t len = sampled(s).len;
+            CHECK(sampled(s).hold_ns == hold * kMs);
+            age(s, 0);
+            pass_to_stack(s, s.packet(++payload));
+            CHECK(sampled(s).len == len);
+            age(s, (hold + 20) * kMs); // jiffies are late by a tick or two
+            pass_to_stack(s, s.packet(++payload));
+            CHECK(sampled(s).len == len + 2);
+        }
+        age(s, 3000 * kMs); // of a time long ago
+        const Packet out = pass_to_stack(s, s.packet());
+        CHECK(sampled(s).hold_ns == 5 * kMs);
+        witness(s, out);
+        CHECK(state(s) == FTCTL_FLOW_LIVE);
+        CHECK(Rig::get().sample_count() == 0);
+    }
+}
+
 TEST_CASE("without sample, after its time, or closing: no witness", "[witness]")
 {
     for (const Scenario &s : all()) {

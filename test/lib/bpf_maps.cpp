@@ -222,6 +222,11 @@ std::optional<ftctl_sample> Rig::sample(const ftctl_sample_key &key)
     return out;
 }
 
+void Rig::set_sample(const ftctl_sample_key &key, const ftctl_sample &sample)
+{
+    must(bpf_map_update_elem(impl_->map("samples"), &key, &sample, BPF_ANY), "samples");
+}
+
 std::size_t Rig::sample_count()
 {
     std::size_t count = 0;

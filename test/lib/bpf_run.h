@@ -79,6 +79,7 @@ class Rig {
     void set_bloom(const ftctl_tuple &key, bool present);
     std::optional<ftctl_flow6> flow6(const ftctl_tuple &key);
     std::optional<ftctl_flow> flow(const ftctl_tuple &key);
+    void set_sample(const ftctl_sample_key &key, const ftctl_sample &sample);
     std::optional<ftctl_sample> sample(const ftctl_sample_key &key);
     std::size_t sample_count();
     void forget_samples();

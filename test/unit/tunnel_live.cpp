@@ -138,6 +138,19 @@ TEST_CASE("the outer header on the wire", "[live][tunnel]")
     REQUIRE(t->destroy());
 }
 
+// All flows of a tunnel may have their trickle due at once.
+TEST_CASE("a burst waits until the tunnel reads it", "[live][tunnel]")
+{
+    Lab lab;
+    auto t = Lab::tunnel();
+    Udp udp("10.9.0.1", 5000, "10.2.0.2");
+    constexpr unsigned burst = 4000;
+    for (unsigned i = 0; i < burst; ++i)
+        udp.send(10);
+    CHECK(pump(*t, [&] { return t->counters().encap == burst; }));
+    CHECK(t->counters().errors == 0);
+}
+
 TEST_CASE("the inner packet as it is delivered", "[live][tunnel]")
 {
     Lab lab;
