@@ -176,8 +176,7 @@ static __always_inline int forward(struct context *ctx)
 	bytes = pkt.len + (pkt.segs - 1) * pkt.hdrlen;
 	stats_fast(st, bytes);
 	if (!cfg_dry) {
-		__sync_fetch_and_add(&flow->packets, pkt.segs);
-		__sync_fetch_and_add(&flow->bytes, bytes);
+		count_add(&flow->carried, pkt.segs, bytes);
 		if (flow->last_seen != ticks(now))
 			flow->last_seen = ticks(now);
 	}

@@ -24,4 +24,18 @@ static __always_inline void stats_fast(struct ftctl_stats *st, __u64 bytes)
 	st->fast_bytes += bytes;
 }
 
+/* Atomic, as several processors may have packets of one flow. */
+static __always_inline void count_add(struct ftctl_count *count, __u32 packets, __u64 bytes)
+{
+	__u64 add = (__u64)packets << FTCTL_COUNT_BYTES | bytes;
+	__u64 was = __sync_fetch_and_add(&count->low, add), now = was + add;
+
+	if (unlikely((__s64)(now & ~was) < 0)) {
+		__u64 full = (now & ((1ULL << FTCTL_COUNT_BYTES) - 1)) >> 32;
+
+		__sync_fetch_and_add(&count->high, (1ULL << 32) + full);
+		__sync_fetch_and_add(&count->low, -((1ULL << 63) + (full << 32)));
+	}
+}
+
 #endif

@@ -212,8 +212,7 @@ bool Connections::insert_direction(Connection &conn, const Ways &ways, bool repl
         // Left by an earlier daemon, or by a connection that a NAT change gave the same tuple.
         const auto old = datapath_.flow_delete(entry.key);
         if (old && *old && same_rewrite(**old, entry) && !table_.by_id((*old)->flow.id)) {
-            entry.flow.packets = (*old)->flow.packets;
-            entry.flow.bytes = (*old)->flow.bytes;
+            entry.flow.carried = (*old)->flow.carried;
             entry.flow.last_seen = (*old)->flow.last_seen;
         }
         done = datapath_.flow_insert(entry);
@@ -257,7 +256,8 @@ void Connections::remove(const Connection &conn, const char *why)
     const auto last = erase_flows(conn);
     publish([&] {
         const auto counters = [](const ftctl_flow &flow) {
-            return nlohmann::json{{"packets", flow.packets}, {"bytes", flow.bytes}};
+            return nlohmann::json{{"packets", ftctl_count_packets(&flow.carried)},
+                                  {"bytes", ftctl_count_bytes(&flow.carried)}};
         };
         return nlohmann::json{{"event", "removal"},
                               {"id", conn.id},

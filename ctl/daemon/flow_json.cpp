@@ -165,8 +165,8 @@ json direction_json(const FlowEntry &e, const FlowJsonContext &context, const Ip
     dir["dst_mac"] = valid ? mac_json(path->l2) : json();
     dir["mtu"] = path ? path->mtu : 0;
     dir["push"] = push_json(encaps_of(path, false));
-    dir["packets"] = f.packets;
-    dir["bytes"] = f.bytes;
+    dir["packets"] = ftctl_count_packets(&f.carried);
+    dir["bytes"] = ftctl_count_bytes(&f.carried);
     dir["idle_s"] = idle_seconds(f.last_seen, context.now_ns);
     return dir;
 }
@@ -246,7 +246,7 @@ std::string flow_state_name(const FlowEntry *orig, const FlowEntry *reply, std::
     if (any([gen](const auto &f) { return is_live(f, gen); }))
         return "live";
     // It was live once: what it waits for is to be witnessed again.
-    if (any([](const auto &f) { return f.state == FTCTL_FLOW_LIVE || f.packets > 0; }))
+    if (any([](const auto &f) { return f.state == FTCTL_FLOW_LIVE || ftctl_count_packets(&f.carried) > 0; }))
         return "stale";
     return "pending";
 }

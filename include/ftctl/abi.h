@@ -280,9 +280,33 @@ enum ftctl_flow_state {
 #define FTCTL_F_UPPER 0x04 /* its frames are for ftctl_slot.upper, not for the device itself */
 
 /*
+ * Packets and bytes in one atomic addition, which costs as much as a third of all else that a packet changes.
+ * .low has the packets above the bytes. Whoever brings its uppermost bit from 0 to 1 carries: adds 1 to the
+ * packets of .high and what exceeds 32 bits of the bytes to its bytes, then takes both out of .low. A
+ * reader that meets this moment finds that many too many; nobody writes after what was read.
+ */
+struct ftctl_count {
+	ftctl_u64 low;	/* packets, 22 bits; bytes, 42 bits */
+	ftctl_u64 high; /* packets in units of 2^21, 32 bits; bytes in units of 2^32, 32 bits */
+};
+#define FTCTL_COUNT_BYTES   42 /* bits of .low */
+#define FTCTL_COUNT_PACKETS 21 /* bits before a carry */
+FTCTL_ASSERT(FTCTL_COUNT_BYTES + FTCTL_COUNT_PACKETS == 63, "a carry shows in the uppermost bit");
+
+static inline ftctl_u64 ftctl_count_packets(const struct ftctl_count *c)
+{
+	return (c->low >> FTCTL_COUNT_BYTES) + ((c->high >> 32) << FTCTL_COUNT_PACKETS);
+}
+
+static inline ftctl_u64 ftctl_count_bytes(const struct ftctl_count *c)
+{
+	return (c->low & ((1ULL << FTCTL_COUNT_BYTES) - 1)) + (c->high << 32);
+}
+
+/*
  * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6 and ftctl_flowx: the others. Created by
  * the daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so that
- * no counter is lost and no reader sees half an update.
+ * no count is lost.
  */
 struct ftctl_flow {
 	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
@@ -302,8 +326,9 @@ struct ftctl_flow {
 	ftctl_u32 last_seen;	/* ticks; last packet carried */
 	ftctl_u32 last_trickle; /* ticks; last packet of a live flow given to the stack */
 	ftctl_u32 id;		/* connection, as the daemon numbers them; both directions share it */
-	ftctl_u64 packets;	/* carried; aggregates count as their segments */
-	ftctl_u64 bytes;	/* carried; L3 bytes without tags and outer headers */
+	ftctl_u32 pad;
+	/* carried: aggregates count as their segments; L3 bytes without tags and outer headers */
+	struct ftctl_count carried;
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow) == 64, "flow");
 
@@ -410,7 +435,7 @@ enum ftctl_hook {
 struct ftctl_stats {
 	ftctl_u64 rx_packets;	/* packets the program saw; an aggregate counts once */
 	ftctl_u64 fast_packets; /* ... and took; an aggregate counts once */
-	ftctl_u64 fast_bytes;	/* L3 bytes as in ftctl_flow.bytes */
+	ftctl_u64 fast_bytes;	/* L3 bytes as in ftctl_flow.carried */
 	ftctl_u64 tx_failed;	/* frames the egress device did not take (counted at its own slot) */
 	ftctl_u64 reasons[FTCTL_PACKET_REASONS];
 };

@@ -30,8 +30,7 @@ TEST_CASE("flow_edit sets what its flags say and nothing else", "[edit]")
         for (unsigned what = 0; what < 16; ++what) {
             s.install();
             s.change_flow([](ftctl_flow &f) {
-                f.packets = 5;
-                f.bytes = 555;
+                f.carried = count_of(5, 555);
                 f.trickle_s = 10;
                 f.last_seen = 42;
             });

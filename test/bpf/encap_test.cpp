@@ -173,7 +173,7 @@ TEST_CASE("without room for the outer header a frame goes to the stack as it cam
         CHECK(tight->verdict == kXdpPass);
         CHECK(mismatch(in.bytes(), tight->bytes) == "");
         CHECK(Rig::get().stats(s.in_device()).reasons[FTCTL_R_HEADROOM] == 1);
-        CHECK(Rig::get().flow(s.key())->packets == 0);
+        CHECK(packets(Rig::get().flow(s.key()).value()) == 0);
         const auto enough = Rig::get().ingress_with_metadata(s.in_device(), in.bytes(), 100);
         REQUIRE(enough);
         CHECK(enough->verdict == kXdpRedirect);

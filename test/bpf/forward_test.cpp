@@ -50,20 +50,40 @@ TEST_CASE("deltas may run over all words or only over those that change", "[forw
     }
 }
 
+TEST_CASE("a count is carried when its low part is full", "[forward]")
+{
+    constexpr std::uint64_t kFull = 1ULL << FTCTL_COUNT_PACKETS;
+    for (Scenario s : scenarios({kTcp}, {Nat::snat}, false)) {
+        for (const std::uint64_t before : {kFull - 2, kFull - 1, 5 * kFull - 1}) {
+            s.install();
+            s.change_flow([&](ftctl_flow &f) {
+                f.carried = count_of(before, 0xfffffff0ULL);
+                f.carried.low += 7ULL << 32; // bytes that are due for a carry, too
+            });
+            for (int i = 0; i < 3; ++i)
+                expect_fast(s, s.packet(1000)); // checks what was added
+            const ftctl_flow f = Rig::get().flow(s.key()).value();
+            CHECK(packets(f) == before + 3);
+            CHECK(f.carried.high >> 32 == (before + 3) / kFull);
+            CHECK(f.carried.low >> 63 == 0);
+            CHECK((f.carried.high & 0xffffffff) >= 7);
+        }
+    }
+}
+
 TEST_CASE("the flow counts packets and L3 bytes, and when it was last used", "[forward]")
 {
     for (const Scenario &s : scenarios({kTcp}, {Nat::snat}, true)) {
         s.install();
         s.change_flow([](ftctl_flow &f) {
-            f.packets = 0xfffffffffULL;
-            f.bytes = 0xfffffffff00ULL;
+            f.carried = count_of(0xfffffffffULL, 0xfffffffff00ULL);
             f.last_seen -= 5000;
         });
         expect_fast(s, s.packet(0));
         expect_fast(s, s.packet(1000));
         const ftctl_flow f = Rig::get().flow(s.key()).value();
-        CHECK(f.packets == 0xfffffffffULL + 2);
-        CHECK(f.bytes == 0xfffffffff00ULL + 2 * (s.ip_len() + 20) + 1000);
+        CHECK(packets(f) == 0xfffffffffULL + 2);
+        CHECK(bytes(f) == 0xfffffffff00ULL + 2 * (s.ip_len() + 20) + 1000);
         CHECK(f.state == FTCTL_FLOW_LIVE);
         CHECK(f.gen == 1);
     }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "count.h"
 #include "flow/filter_rule.h"
 #include "ftctl/abi.h"
 #include "packet.h"

@@ -4,10 +4,12 @@
 
 #include <set>
 
+#include "count.h"
 #include "daemon/flow_filter.h"
 #include "daemon/flow_json.h"
 
 using namespace ftctl;
+using ftctl::test::count_of;
 using nlohmann::json;
 
 namespace {
@@ -44,8 +46,7 @@ struct Sample {
         orig.flow.new_sport = htons(40000);
         orig.flow.new_dport = htons(80);
         orig.flow.id = 17;
-        orig.flow.packets = 1000;
-        orig.flow.bytes = 128000;
+        orig.flow.carried = count_of(1000, 128000);
         orig.flow.last_seen = static_cast<std::uint32_t>((kNow - FTCTL_NSEC_PER_SEC / 2) >> FTCTL_TICK_SHIFT);
         reply = orig;
         reply.key.src.w[0] = v4("198.51.100.2");
@@ -63,8 +64,7 @@ struct Sample {
         reply.flow.new_dst = v4("192.0.2.2");
         reply.flow.new_sport = htons(80);
         reply.flow.new_dport = htons(40000);
-        reply.flow.packets = 0;
-        reply.flow.bytes = 0;
+        reply.flow.carried = {};
         reply.flow.last_seen = 0;
         out.oif = 4;
         out.mtu = 1480;
@@ -196,7 +196,8 @@ TEST_CASE("a flow of which one direction is missing", "[control]")
 TEST_CASE("64 bits of counters survive", "[control]")
 {
     Sample s;
-    s.orig.flow.bytes = 0xfffffffffffffffeULL;
+    s.orig.flow.carried = count_of((1ULL << 53) - 1, 0xfffffffffffffffeULL);
+    CHECK(s.all()["orig"]["packets"] == (1ULL << 53) - 1);
     CHECK(s.all().dump().find("18446744073709551614") != std::string::npos);
 }
 
@@ -209,7 +210,7 @@ TEST_CASE("states as the maps tell them", "[control]")
     CHECK(s.all()["orig"]["live"] == false);
     s.orig.flow.state = FTCTL_FLOW_PENDING;
     CHECK(s.all()["state"] == "stale"); // has carried packets
-    s.orig.flow.packets = 0;
+    s.orig.flow.carried = {};
     CHECK(s.all()["state"] == "pending");
     s.orig.flow.state = FTCTL_FLOW_CLOSING;
     CHECK(s.all()["state"] == "closing");
