@@ -7,6 +7,7 @@
 #include "bpf/links.h"
 #include "bpf/pins.h"
 #include "bpf_live.h"
+#include "ftctl/bloom.h"
 
 using namespace ftctl;
 using namespace ftctl::test;
@@ -26,6 +27,17 @@ Attachment attached(Datapath &datapath, std::uint32_t ifindex, const std::string
     CHECK(datapath.slot(attachment->slot).hook == static_cast<std::uint32_t>(hook));
     CHECK(datapath.slot(attachment->slot).mac == ~0ULL);
     return *attachment;
+}
+
+/// Would the programs look for that flow?
+bool may_be(const Instance &instance, const ftctl_config &config, const ftctl_tuple &flow)
+{
+    const Fd map(bpf_obj_get((instance.dir() + "/maps/flow_bloom").c_str()));
+    const std::uint32_t bit = ftctl_bloom_bit(ftctl_bloom_hash(&flow), config.bloom_level);
+    const std::uint32_t index = bit / 64;
+    std::uint64_t bits = 0;
+    REQUIRE(bpf_map_lookup_elem(map.get(), &index, &bits) == 0);
+    return (bits >> bit % 64 & 1) != 0;
 }
 
 bool contains(const std::string &text, const std::string &part)
@@ -161,6 +173,8 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     entry.key.src.w[0] = 7;
     FlowEntry entry6 = entry; // in a map of its own, made with it
     entry6.key.family = 6;
+    FlowEntry tunnelled = entry; // ... and with the same bit in the Bloom filter
+    tunnelled.key.tunnel = FTCTL_TUNNEL_IPV4;
     in_killed_child([&] {
         auto datapath = Datapath::open_or_create(instance.name(), {1024});
         if (!datapath)
@@ -168,7 +182,7 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
         (*datapath)->config().gen = 1234;
         return (*datapath)->attach(va, "va", FTCTL_HOOK_XDP) &&
                (*datapath)->attach(vb, "vb", FTCTL_HOOK_TC) && (*datapath)->flow_insert(entry) &&
-               (*datapath)->flow_insert(entry6);
+               (*datapath)->flow_insert(entry6) && (*datapath)->flow_insert(tunnelled);
     });
     std::vector<Attachment> read_only;
     {
@@ -185,6 +199,11 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
         const auto flow = datapath->flow_lookup(each.key);
         REQUIRE(flow);
         CHECK(*flow);
+    }
+    for (const FlowEntry &each : {tunnelled, entry}) {
+        CHECK(may_be(instance, datapath->config(), each.key));
+        REQUIRE(datapath->flow_delete(each.key));
+        CHECK(may_be(instance, datapath->config(), each.key) == (each.key.tunnel != FTCTL_TUNNEL_NONE));
     }
     const auto all = datapath->attachments();
     REQUIRE(all.size() == 2);
