@@ -151,13 +151,14 @@ static __always_inline void witness_turn(const struct packet *pkt, const struct 
 }
 
 /* The flow that this packet, as the stack sends it, belongs to. */
-static __always_inline bool witness_find(struct witness_room *room, struct flow_ref *ref)
+static __always_inline bool witness_find(const struct ftctl_config *cfg, struct witness_room *room,
+					 struct flow_ref *ref)
 {
 	const struct ftctl_path_body *back_path;
 	struct flow_ref back;
 
 	witness_turn(&room->pkt, &room->out, &room->tuple);
-	if (!flow_find(&room->tuple, &back))
+	if (!flow_may_be(cfg, &room->tuple) || !flow_find(&room->tuple, &back))
 		return false;
 	back_path = path_lookup(back.flow->path);
 	if (!back_path)
@@ -183,7 +184,7 @@ static __attribute__((noinline)) void witness_see(struct __sk_buff *skb, struct 
 	if (!room)
 		return;
 	__builtin_memset(room, 0, sizeof(*room));
-	if (parse_packet(skb, cfg, NULL, &room->pkt, &room->out) || !witness_find(room, &ref))
+	if (parse_packet(skb, cfg, NULL, &room->pkt, &room->out) || !witness_find(cfg, room, &ref))
 		return;
 	flow = ref.flow;
 	state = flow->state;
