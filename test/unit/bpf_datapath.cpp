@@ -173,6 +173,7 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     entry.key.src.w[0] = 7;
     FlowEntry entry6 = entry; // in a map of its own, made with it
     entry6.key.family = 6;
+    entry6.key.src.w[1] = 1;
     FlowEntry tunnelled = entry; // ... and with the same bit in the Bloom filter
     tunnelled.key.tunnel = FTCTL_TUNNEL_IPV4;
     in_killed_child([&] {
