@@ -187,13 +187,18 @@ static __u64 arrived(const struct sender *sender)
     return sum;
 }
 
-/* What another process, or ksoftirqd, still had in hand has arrived as well when the count stands still. */
-static __u64 settle(const struct sender *sender)
+/*
+ * What another process, or ksoftirqd, still had in hand has arrived as well when the count stands still, or
+ * is `all`. A process may wait for its processor for a while, with thousands of packets before it.
+ */
+static __u64 settle(const struct sender *sender, __u64 all)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
+    const int still = all ? 100 : 3;
     __u64 last = ~0ULL, now = arrived(sender);
 
-    for (int quiet = 0; sender->counter >= 0 && quiet < 3; quiet = now == last ? quiet + 1 : 0) {
+    for (int quiet = 0; sender->counter >= 0 && now != all && quiet < still;
+         quiet = now == last ? quiet + 1 : 0) {
         last = now;
         nanosleep(&pause, NULL);
         now = arrived(sender);
@@ -250,7 +255,7 @@ static int run_rounds(struct sender *sender)
     __u32 count = sender->count;
 
     for (__u32 round = 0; round < sender->rounds; round++) {
-        __u64 before = settle(sender), time;
+        __u64 before = settle(sender, 0), time;
         struct flushes first = flushes_read(sender->flushes), last;
         __u32 ns = 0;
         struct calm calm;
@@ -268,7 +273,7 @@ static int run_rounds(struct sender *sender)
             return error;
         calm = calm_of(sender->progress, sender->undisturbed);
         printf("%.2f %u %.2f %.2f %llu %u %llu", (double)time / count, ns, calm.frame, calm.share, calm.loop,
-               count, settle(sender) - before);
+               count, settle(sender, before + count) - before);
         last = flushes_read(sender->flushes);
         if (sender->flushes >= 0)
             printf(" %llu %llu %llu", last.count - first.count, last.sent - first.sent,
