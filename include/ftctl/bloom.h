@@ -49,12 +49,12 @@ static inline ftctl_u32 ftctl_bloom_bit(ftctl_u64 hash, ftctl_u32 level)
 	return (ftctl_u32)(hash >> ((64 - level) & 63)) | 1U << (level & 31);
 }
 
-/* The last level for a flow map of that many entries: at least four bits for each. */
+/* The last level for a flow map of that many entries: at least a bit for each; a map that is full is rare. */
 static inline ftctl_u32 ftctl_bloom_last(ftctl_u32 entries)
 {
 	ftctl_u32 level = FTCTL_BLOOM_FIRST;
 
-	while (level < FTCTL_BLOOM_LAST && 1ULL << level < 4ULL * entries)
+	while (level < FTCTL_BLOOM_LAST && 1ULL << level < entries)
 		level++;
 	return level;
 }

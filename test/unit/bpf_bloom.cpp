@@ -66,7 +66,7 @@ TEST_CASE("levels of the Bloom filter do not overlap, and the last one ends with
 TEST_CASE("no flow is without its bit, while they come and go", "[bpf][bloom]")
 {
     constexpr std::uint32_t kFlows = 60000;
-    Bloom b(kFlows);
+    Bloom b(4 * kFlows);
     b.bloom.show();
     CHECK(b.config.bloom_level == FTCTL_BLOOM_FIRST);
     CHECK(b.bits_set() == 0);
@@ -93,7 +93,7 @@ TEST_CASE("no flow is without its bit, while they come and go", "[bpf][bloom]")
             CHECK(all_found());
         }
     }
-    CHECK(highest == ftctl_bloom_last(kFlows));
+    CHECK(highest == ftctl_bloom_last(4 * kFlows));
     CHECK(all_found());
     CHECK(strangers() < kFlows / 4);
 
@@ -139,7 +139,7 @@ TEST_CASE("more flows of one bit than can be counted keep it for good", "[bpf][b
 
 TEST_CASE("flows that were counted show when the level is written", "[bpf][bloom]")
 {
-    Bloom b(1U << 16);
+    Bloom b(1U << 18);
     for (std::uint32_t i = 0; i < 20000; ++i)
         b.bloom.count(tuple(i));
     CHECK(b.config.bloom_level == 0);
