@@ -280,10 +280,10 @@ enum ftctl_flow_state {
 #define FTCTL_F_UPPER 0x04 /* its frames are for ftctl_slot.upper, not for the device itself */
 
 /*
- * Packets and bytes in one atomic addition, which costs as much as a third of all else that a packet changes.
- * .low has the packets above the bytes. Whoever brings its uppermost bit from 0 to 1 carries: adds 1 to the
- * packets of .high and what exceeds 32 bits of the bytes to its bytes, then takes both out of .low. A
- * reader that meets this moment finds that many too many; nobody writes after what was read.
+ * Packets and bytes in one atomic addition. .low has the packets above the bytes. Whoever brings its
+ * uppermost bit from 0 to 1 carries: adds 1 to the packets of .high and what exceeds 32 bits of the bytes to
+ * its bytes, then takes both out of .low. What is read in between, also by the daemon when it carries a count
+ * over to the flow that takes this one's place, is that many too many.
  */
 struct ftctl_count {
 	ftctl_u64 low;	/* packets, 22 bits; bytes, 42 bits */
