@@ -28,7 +28,7 @@ static __always_inline bool ctx_write(struct xdp_md *ctx, const struct ftctl_pat
 	__u32 l2_len = path->l2_len, outer_len = path_outer_len(path);
 	void *to;
 
-	if (l2_len > FTCTL_L2_MAX || !write_inner(ctx, l2_len + outer_len, ref, pkt))
+	if (l2_len > FTCTL_L2_MAX || !write_inner(ctx, l2_len + outer_len, ref, pkt, false))
 		return false;
 	to = ctx_data(ctx);
 	if (to + FTCTL_L2_MAX > ctx_data_end(ctx))

@@ -91,6 +91,36 @@ static __always_inline void write_outer6(void *to, const struct ftctl_path_body 
 		copy_words(to + sizeof(*ip6), path->outer + sizeof(*ip6), FTCTL_LIMIT_LEN);
 }
 
+/* The inner header as it arrived, where it is no longer in the buffer: what of it the parser keeps is all of
+ * it. */
+static __always_inline void write_arrived4(void *to, const struct packet *pkt)
+{
+	struct iphdr ip = {
+		.version = 4,
+		.ihl = 5,
+		.tos = pkt->tos,
+		.tot_len = bpf_htons(pkt->len),
+		.id = pkt->ip_id,
+		.frag_off = pkt->frag_off,
+		.protocol = pkt->proto,
+		.saddr = pkt->key.src.w[0],
+		.daddr = pkt->key.dst.w[0],
+	};
+
+	copy_words(to, &ip, sizeof(ip));
+}
+
+static __always_inline void write_arrived6(struct ipv6hdr *ip6, const struct packet *pkt)
+{
+	__u32 word = ipv6_word(pkt->tos, pkt->label);
+
+	__builtin_memcpy(ip6, &word, sizeof(word));
+	ip6->payload_len = bpf_htons((__u16)(pkt->len - sizeof(*ip6)));
+	ip6->nexthdr = pkt->proto;
+	copy_words(&ip6->saddr, &pkt->key.src, sizeof(ip6->saddr));
+	copy_words(&ip6->daddr, &pkt->key.dst, sizeof(ip6->daddr));
+}
+
 static __always_inline void write_inner4(struct iphdr *ip, const struct ftctl_flow *flow,
 					 const struct packet *pkt)
 {
@@ -132,9 +162,9 @@ static __always_inline void write_ports(__u16 *ports, const struct ftctl_flow *f
 	ports[1] = flow->new_dport;
 }
 
-/* The inner headers, with their IP header at `l3`. */
+/* The inner headers, with their IP header at `l3`; `whole`: nothing of that header is there. */
 static __always_inline bool write_inner(struct context *ctx, __u32 l3, const struct flow_ref *ref,
-					const struct packet *pkt)
+					const struct packet *pkt, bool whole)
 {
 	const struct ftctl_flow *flow = ref->flow;
 	void *ip;
@@ -147,6 +177,8 @@ static __always_inline bool write_inner(struct context *ctx, __u32 l3, const str
 		if (ip + sizeof(struct ipv6hdr) + sizeof(__u32) > ctx_data_end(ctx))
 			return false;
 		write_ports(ip + sizeof(struct ipv6hdr), flow, pkt);
+		if (whole)
+			write_arrived6(ip, pkt);
 		write_inner6(ip, ref, pkt);
 		/* the hop limit and the class; an IPv4 header always sums to zero */
 		ctx_csum_changed(
@@ -156,6 +188,8 @@ static __always_inline bool write_inner(struct context *ctx, __u32 l3, const str
 		if (ip + IP_HLEN + sizeof(__u32) > ctx_data_end(ctx))
 			return false;
 		write_ports(ip + IP_HLEN, flow, pkt);
+		if (whole)
+			write_arrived4(ip, pkt);
 		write_inner4(ip, flow, pkt);
 	}
 	return true;
@@ -172,7 +206,7 @@ static __always_inline bool write_plain(struct context *ctx, const struct ftctl_
 {
 	void *eth;
 
-	if (!write_inner(ctx, ETH_HLEN, ref, pkt))
+	if (!write_inner(ctx, ETH_HLEN, ref, pkt, false))
 		return false;
 	eth = ctx_data(ctx);
 	if (eth + ETH_HLEN > ctx_data_end(ctx))
