@@ -111,10 +111,25 @@ Result<Fd> get_pinned(const std::string &path, const char *name)
     return error;
 }
 
+// The kernel gives a hash map as many buckets as it has entries, rounded up to a power of two. limits.flows
+// is mostly one, so that a full map would have one entry in each bucket and a packet would look at one and a
+// half of them, each out of memory. One entry more doubles the buckets: one and a quarter, for at most 8 MiB.
+constexpr std::uint32_t kMostEntriesWithMoreBuckets = 1U << 19;
+
+std::uint32_t flow_map_size(std::uint32_t flow_entries)
+{
+    return flow_entries <= kMostEntriesWithMoreBuckets ? flow_entries + 1 : flow_entries;
+}
+
+std::uint32_t flow_entries_in(std::uint32_t flow_map_size)
+{
+    return flow_map_size & ~1U; // two for each connection
+}
+
 // Of a map whose spec leaves it open.
 std::uint32_t entries_of(MapId id, std::uint32_t flow_entries)
 {
-    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries) : flow_entries;
+    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries) : flow_map_size(flow_entries);
 }
 
 std::size_t page_rounded(std::size_t bytes)
@@ -238,7 +253,7 @@ Result<Maps> Maps::open(const std::string &dir)
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
         if (i == static_cast<std::size_t>(MapId::flow4))
-            maps.flow_entries_ = entries;
+            maps.flow_entries_ = flow_entries_in(entries);
         else if (spec.max_entries == 0 && entries != entries_of(static_cast<MapId>(i), maps.flow_entries_))
             return misfit(spec.name, "its size is not that of the flow maps");
         maps.fds_[i] = std::move(*fd);
@@ -271,7 +286,7 @@ Status Maps::open_flow_maps()
         std::uint32_t entries = 0;
         if (auto fits = check_pinned(spec, inner->get(), entries); !fits)
             return fits;
-        if (entries != flow_entries_)
+        if (entries != flow_map_size(flow_entries_))
             return misfit(spec.name, "flow maps of different capacity");
         inner_.at(shape) = std::move(*inner);
     }
@@ -288,7 +303,7 @@ Status Maps::need_flow_map(ftctl_shape shape)
     if (flow_fd(shape) >= 0)
         return {};
     const auto *outer = std::ranges::find(kOuterFlows, shape, &std::pair<ftctl_shape, MapId>::first);
-    auto made = make_map(*map_spec(outer->second).inner, flow_entries_);
+    auto made = make_map(*map_spec(outer->second).inner, flow_map_size(flow_entries_));
     if (!made)
         return tl::unexpected(made.error());
     const std::uint32_t first = 0;

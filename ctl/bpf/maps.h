@@ -90,6 +90,7 @@ class Maps {
     [[nodiscard]] Status reuse(bpf_object *object, bool dry) const;
 
     [[nodiscard]] int fd(MapId id) const { return fds_[static_cast<std::size_t>(id)].get(); }
+    /// Flows that each flow map has room for: two for each connection.
     [[nodiscard]] std::uint32_t flow_entries() const { return flow_entries_; }
     /// The map of flows of that shape; -1 while it has not been made (flow4 always has).
     [[nodiscard]] int flow_fd(ftctl_shape shape) const;

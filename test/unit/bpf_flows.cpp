@@ -110,14 +110,22 @@ TEST_CASE("a flow is inserted, found, changed in place and removed", "[live][bpf
 TEST_CASE("the map of a shape is made with its first flow", "[live][bpf]")
 {
     const ScratchNamespace netns;
+    const auto room = [](int fd) {
+        bpf_map_info info{};
+        std::uint32_t len = sizeof(info);
+        REQUIRE(bpf_obj_get_info_by_fd(fd, &info, &len) == 0);
+        return info.max_entries;
+    };
     auto made = bpf::Maps::create({64});
     REQUIRE(made);
-    CHECK(made->flow_fd(FTCTL_SHAPE_4) >= 0);
+    CHECK(made->flow_entries() == 128);
+    CHECK(room(made->flow_fd(FTCTL_SHAPE_4)) == 129); // for twice the buckets
     for (const ftctl_shape shape : {FTCTL_SHAPE_4T, FTCTL_SHAPE_6, FTCTL_SHAPE_X}) {
         CHECK(made->flow_fd(shape) == -1);
         REQUIRE(made->need_flow_map(shape));
         const int fd = made->flow_fd(shape);
         CHECK(fd >= 0);
+        CHECK(room(fd) == 129);
         REQUIRE(made->need_flow_map(shape));
         CHECK(made->flow_fd(shape) == fd);
     }
