@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a benchmark asks of the machine as a whole."""
 import contextlib
+import os
+import shutil
 import socket
+import subprocess
 
 from lab import Lab
 
@@ -21,6 +24,8 @@ def global_sysctl(name, value=None):
 def conntrack_sizes():
     """Puts nf_conntrack_max and nf_conntrack_buckets, which all namespaces share, back at the end."""
     names = ("nf_conntrack_max", "nf_conntrack_buckets")
+    if not os.path.exists("/proc/sys/net/netfilter/nf_conntrack_max"):
+        subprocess.run(["modprobe", "nf_conntrack"], check=True)
     before = {name: global_sysctl(name) for name in names}
     try:
         yield
@@ -37,13 +42,14 @@ def stolen(cpu):
 
 
 def no_device(kind):
-    """What the kernel says when it is asked for a device of that kind and has none; "" when it has them."""
+    """Why there can be no device of that kind here; "" when there can."""
     if kind == "pppoe":
         try:
             socket.socket(AF_PPPOX, socket.SOCK_STREAM).close()
         except OSError as error:
-            return error.strerror
-        return ""
+            return f"this kernel has no such devices: {error.strerror}"
+        return "" if shutil.which("pppd") else "pppd is not installed"
     with Lab("probe") as lab:
-        made = lab["probe"].run("ip", "link", "add", "link", "lo", "name", "probe0", "type", kind, "id", "10", ok=False)
-    return made.stderr.strip() if made.returncode else ""
+        lab.veth("probe", "probe0", "probe", "probe1")
+        made = lab["probe"].run(*f"ip link add link probe0 name tag0 type {kind} id 10".split(), ok=False)
+    return f"this kernel has no such devices: {made.stderr.strip()}" if made.returncode else ""

@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 REPO = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
-from cases import CASES, LEFT_OUT, PATHS, QUICK, SMOKE, Cell, full  # noqa: E402
+from cases import CASES, PATHS, QUICK, SMOKE, Cell, full  # noqa: E402
 from figures import needed, text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
@@ -88,8 +88,8 @@ def arguments():
     parser.add_argument("--list", action="store_true", help="the scenarios")
     args = parser.parse_args()
     for name in args.scenario:
-        if name not in {*CASES, *LEFT_OUT, *SECONDARY}:
-            parser.error(f"no scenario {name}; there are: {' '.join([*CASES, *SECONDARY, *LEFT_OUT])}")
+        if name not in {*CASES, *SECONDARY}:
+            parser.error(f"no scenario {name}; there are: {' '.join([*CASES, *SECONDARY])}")
     if args.rounds is not None and args.rounds < 1:
         parser.error("--rounds: 1 or more")
     return args
@@ -130,13 +130,13 @@ def environment(args):
 
 
 def names_of(args):
-    """Scenarios to measure; those that have no cell yet are named in the notes."""
+    """Scenarios to measure."""
     if args.scenario:
         return list(dict.fromkeys(args.scenario))
     if args.smoke:
         return ["nat4", "rpf", "fixtures"]
     return [case.name for case in CASES.values() if case.quick or not args.quick] + (
-        ["fixtures"] if args.quick else [*SECONDARY, *LEFT_OUT])
+        ["fixtures"] if args.quick else [*SECONDARY])
 
 
 def cells_of(args, name):
@@ -282,8 +282,8 @@ class Run:
                 self.note(f"{case.tunnel}: this kernel has no such device. ftctl makes the tunnel; the kernel's rows "
                           "are of the same packets without one")
                 if any(cell.flows > USER_TUNNEL_FLOWS for cell in cells):
-                    self.note(f"{case.name}: no cell of more than {USER_TUNNEL_FLOWS} flows: a tunnel in user space does "
-                              "not keep up with the trickle of so many at once")
+                    self.note(f"{case.name}: no cell of more than {USER_TUNNEL_FLOWS} flows: a tunnel in user space "
+                              "does not keep up with the trickle of so many at once")
                     cells = [cell for cell in cells if cell.flows <= USER_TUNNEL_FLOWS]
             admitted = 0
             for cell in cells:
@@ -312,9 +312,9 @@ class Run:
     def all(self):
         together = {}
         for name in names_of(self.args):
-            if name in LEFT_OUT:
-                why = no_device(name)
-                why = f"this kernel has no such devices: {why}" if why else LEFT_OUT[name]
+            kind = CASES[name].device if name in CASES else ""
+            why = no_device(kind) if kind else ""
+            if why:
                 self.note(f"{name}: left out: {why}")
             else:
                 together.setdefault(CASES[name].together if name in CASES else name, []).append(name)
@@ -345,8 +345,6 @@ def main():
             print(f"{case.name:14} {case.text}")
         for name, function in SECONDARY.items():
             print(f"{name:14} {function.__doc__}")
-        for name, why in LEFT_OUT.items():
-            print(f"{name:14} (left out: {why})")
         return 0
     if args.source:
         with open(args.source, encoding="utf-8") as file:

@@ -13,10 +13,11 @@ import time
 import typing
 
 import filters
+import sessions
 from cases import ADDRESSES, MACS, PATHS, Cell, match_of
 from lab import BIN, Failure, Lab, check, check_equal, wait_until
 from machine import global_sysctl
-from shapes import TUNNELS
+from shapes import SESSION, TUNNELS, VLAN
 
 FRAMEGEN = os.environ.get("FTCTL_FRAMEGEN") or os.path.join(BIN, "test", "framegen")
 CPU = 0
@@ -75,6 +76,7 @@ class Router:
         if self.path.bare and self.path.name != "xdp-forward":
             return
         self.netns.sysctl(net_ipv4_ip_forward=1)
+        self.wan()
         for ip in {ip.version: ip for ip in (self.case.ip, self.case.outer)}.values():
             self.addresses(ip)
         self.rules()
@@ -84,15 +86,26 @@ class Router:
             self.tunnel()
         else:
             ip = self.case.ip
-            self.netns.ip(f"route add {ip.server_net} via {ip.wan_far} dev wan0")
+            self.netns.ip(f"route add {ip.server_net} via {ip.wan_far} dev {self.case.wan}")
+
+    def wan(self):
+        """What lies on top of wan0."""
+        if self.case.vlan:
+            # Else the tag would stay beside the frame up to the end, which looks at frames.
+            self.netns.run("ethtool", "-K", "wan0", "txvlan", "off")
+            self.netns.ip(f"link add link wan0 name {self.case.wan} type vlan id {VLAN}\nlink set {self.case.wan} up")
+        if self.case.pppoe:
+            sessions.join(self.rig.lab, ((self.role, "wan0", "10.64.0.1", 0),
+                                         ("wan", f"wan{self.number}", "10.64.0.2", self.number)), SESSION)
 
     def addresses(self, ip):
         nodad = " nodad" if ip.version == 6 else ""
         prefix, first = ip.client[:-1], int(ip.client[-1])  # 192.0.2.2, 2001:db8:1::2
         form = "d" if ip.version == 4 else "x"
         lines = [f"addr add {ip.lan_router}/{ip.bits} dev lan0{nodad}",
-                 f"addr add {ip.wan_near}/{ip.bits} dev wan0{nodad}",
-                 f"neigh add {ip.wan_far} lladdr {MACS['wan']} nud permanent dev wan0"]
+                 f"addr add {ip.wan_near}/{ip.bits} dev {self.case.wan}{nodad}"]
+        if not self.case.pppoe:
+            lines.append(f"neigh add {ip.wan_far} lladdr {MACS['wan']} nud permanent dev {self.case.wan}")
         lines += [f"neigh add {prefix}{first + i:{form}} lladdr {MACS['lan']} nud permanent dev lan0"
                   for i in range(ADDRESSES)]
         self.netns.ip("\n".join(lines))

@@ -242,8 +242,11 @@ int load_sink(const struct match *match, int *counter)
 {
     struct program prog = {.count = 0};
     size_t too_short, wrong_type, wrong_proto, no_value;
-    /* Offsets of IPv6's next header and IPv4's protocol. */
-    __s16 proto = match->ethertype == ETH_P_IPV6 ? ETH_HLEN + 6 : ETH_HLEN + 9;
+    /* Offset of IPv6's next header or of IPv4's protocol, which may be behind a tag or a PPPoE header. */
+    __s16 proto = match->ethertype == ETH_P_IPV6      ? ETH_HLEN + 6
+                  : match->ethertype == ETH_P_8021Q   ? ETH_HLEN + 4 + 9
+                  : match->ethertype == ETH_P_PPP_SES ? ETH_HLEN + 8 + 9
+                                                      : ETH_HLEN + 9;
 
     *counter = bpf_map_create(BPF_MAP_TYPE_PERCPU_ARRAY, "framegen", 4, 8, 1, NULL);
     if (*counter < 0) {

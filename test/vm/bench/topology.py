@@ -31,7 +31,7 @@ def build(lab, scenario):
         if scenario.vlan:
             lab[role].ip(f"link add link wan0 name {scenario.wan} type vlan id {VLAN}\nlink set {scenario.wan} up")
     if scenario.pppoe:
-        sessions.join(lab, (("router", "wan0", "10.64.0.1"), ("remote", "wan0", "10.64.0.2")), SESSION)
+        sessions.join(lab, (("router", "wan0", "10.64.0.1", 0), ("remote", "wan0", "10.64.0.2", 0)), SESSION)
     for ip in families(scenario):
         addresses(lab, scenario, ip)
     if scenario.tunnel:

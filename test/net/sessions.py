@@ -29,13 +29,14 @@ def dial(lab, side, dev, unit=0, ipv6=False):
 
 
 def join(lab, sides, number):
-    """A session without discovery, of the kernel's PPPoE at both ends: sides are (side, device, address), twice."""
-    for (side, dev, own), (far, far_dev, peer) in (sides, sides[::-1]):
+    """A session without discovery, of the kernel's PPPoE at both ends: sides are (side, device, address, ppp unit)."""
+    for (side, dev, own, unit), (far, far_dev, peer, _unit) in (sides, sides[::-1]):
         lab[side].spawn("pppd", "plugin", "pppoe.so", f"nic-{dev}", "pppoe-sess", f"{number}:{lab[far].mac(far_dev)}",
                         "nodetach", "noauth", "noccp", "novj", "lcp-echo-interval", "0", "mtu", "1492", "mru", "1492",
-                        "unit", "0", f"{own}:{peer}")
-    for side, _dev, _own in sides:
-        wait_until(lambda side=side: "inet" in addresses(lab, side), 90, f"ppp0 of {side} is up", 0.2)
+                        "unit", str(unit), f"{own}:{peer}")
+    for side, _dev, _own, unit in sides:
+        wait_until(lambda side=side, unit=unit: "inet" in addresses(lab, side, unit), 90, f"ppp{unit} of {side} is up",
+                   0.2)
 
 
 def addresses(lab, side, unit=0):
