@@ -119,6 +119,13 @@ if [ "$skipped" -gt 0 ]; then
        /^Test Skipped|^Test time|^Skipped/{next} END{for (n in why) print "  " n ": " why[n]}' \
     build/Testing/Temporary/LastTest.log
 fi
+# Passed, ctest keeps its figures to itself.
+figures=$(awk '/^[0-9]+\/[0-9]+ Testing: /{ours=($3=="bench")} /^<end of output>/{on=0} on{print}
+               /^-+$/{on=ours} /^Test (Passed|Failed)/{ours=0}' build/Testing/Temporary/LastTest.log 2>/dev/null)
+if [ -n "$figures" ]; then
+  step "the quick benchmark's figures"
+  echo "$figures"
+fi
 # Scenarios watch the clock, and may fail beside others on a busy machine: a few get a second try, alone. What
 # passes only then is named.
 if [ "$failed" -gt 0 ] && [ "$failed" -le 3 ] && [ "$code" -ne 124 ]; then
