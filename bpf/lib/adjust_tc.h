@@ -143,8 +143,7 @@ static __always_inline enum adjusted ctx_adjust(struct __sk_buff *skb, const str
 			return ADJUST_BROKEN;
 		failed = ADJUST_BROKEN;
 	}
-	/* one outer header is written over another (skb->csum of one that is taken out is kept by the helper)
-	 */
+	/* One outer header is written over another; of one that is taken out the helper tells skb->csum. */
 	if (pkt->key.tunnel == FTCTL_TUNNEL_IPV6 && path->tunnel == FTCTL_TUNNEL_IPV6 &&
 	    tc_csum_by_helper(skb)) {
 		gone = tc_outer6_diff(skb, ETH_HLEN, pkt->outer_len, true);

@@ -91,8 +91,7 @@ static __always_inline void write_outer6(void *to, const struct ftctl_path_body 
 		copy_words(to + sizeof(*ip6), path->outer + sizeof(*ip6), FTCTL_LIMIT_LEN);
 }
 
-/* The inner header as it arrived, where it is no longer in the buffer: what of it the parser keeps is all of
- * it. */
+/* The inner header as it arrived, where it is no longer in the buffer: the parser keeps all of it. */
 static __always_inline void write_arrived4(void *to, const struct packet *pkt)
 {
 	struct iphdr ip = {

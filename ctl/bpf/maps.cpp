@@ -121,9 +121,9 @@ std::uint32_t flow_map_size(std::uint32_t flow_entries)
     return flow_entries <= kMostEntriesWithMoreBuckets ? flow_entries + 1 : flow_entries;
 }
 
-std::uint32_t flow_entries_in(std::uint32_t flow_map_size)
+std::uint32_t flow_entries_of(std::uint32_t map_size)
 {
-    return flow_map_size & ~1U; // two for each connection
+    return map_size & ~1U; // two for each connection
 }
 
 // Of a map whose spec leaves it open.
@@ -253,7 +253,7 @@ Result<Maps> Maps::open(const std::string &dir)
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
         if (i == static_cast<std::size_t>(MapId::flow4))
-            maps.flow_entries_ = flow_entries_in(entries);
+            maps.flow_entries_ = flow_entries_of(entries);
         else if (spec.max_entries == 0 && entries != entries_of(static_cast<MapId>(i), maps.flow_entries_))
             return misfit(spec.name, "its size is not that of the flow maps");
         maps.fds_[i] = std::move(*fd);

@@ -4,9 +4,8 @@ import contextlib
 import os
 import shutil
 import socket
-import subprocess
 
-from lab import Lab
+from lab import Lab, command
 
 AF_PPPOX = 24
 
@@ -25,7 +24,7 @@ def conntrack_sizes():
     """Puts nf_conntrack_max and nf_conntrack_buckets, which all namespaces share, back at the end."""
     names = ("nf_conntrack_max", "nf_conntrack_buckets")
     if not os.path.exists("/proc/sys/net/netfilter/nf_conntrack_max"):
-        subprocess.run(["modprobe", "nf_conntrack"], check=True)
+        command(["modprobe", "nf_conntrack"])
     before = {name: global_sysctl(name) for name in names}
     try:
         yield

@@ -244,8 +244,7 @@ TEST_CASE("a frame that leaves by another device does not make a flow live", "[w
 TEST_CASE("a sample is held longer each time that nothing came of one", "[witness]")
 {
     constexpr std::uint64_t kMs = 1000000;
-    /* Ages are far from what they are compared with: jiffies may be late, and a machine slow, by many ticks.
-     */
+    // Ages are far from what they are compared with: jiffies may be late, and a machine slow, by many ticks.
     constexpr std::uint64_t kFar = 500 * kMs;
     const auto sampled = [](const Scenario &s) { return Rig::get().sample(s.sample_key()).value(); };
     const auto set = [](const Scenario &s, ftctl_sample sample, std::uint64_t age) {

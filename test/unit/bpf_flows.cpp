@@ -118,6 +118,7 @@ TEST_CASE("the map of a shape is made with its first flow", "[live][bpf]")
     };
     auto made = bpf::Maps::create({64});
     REQUIRE(made);
+    CHECK(made->flow_fd(FTCTL_SHAPE_4) >= 0);
     CHECK(made->flow_entries() == 128);
     CHECK(room(made->flow_fd(FTCTL_SHAPE_4)) == 129); // for twice the buckets
     for (const ftctl_shape shape : {FTCTL_SHAPE_4T, FTCTL_SHAPE_6, FTCTL_SHAPE_X}) {
