@@ -15,7 +15,7 @@ int flow_edit(struct ftctl_flow_edit *edit)
 	struct ftctl_flow *flow;
 	struct flow_ref ref;
 
-	if (!flow_find(&tuple, &ref))
+	if (!flow_find(&tuple, ftctl_bloom_hash(&tuple), &ref))
 		return -ENOENT;
 	flow = ref.flow;
 	if (edit->what & FTCTL_EDIT_PATH)

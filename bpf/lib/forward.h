@@ -83,7 +83,8 @@ static __attribute__((noinline)) void forward_close(const struct flow_ref *ref, 
 
 		__builtin_memset(tuple, 0, sizeof(*tuple));
 		flow_other_tuple(ref, proto, path, tuple);
-		if (flow_find(tuple, &other) && other.flow->state != FTCTL_FLOW_DIFFERS)
+		if (flow_find(tuple, ftctl_bloom_hash(tuple), &other) &&
+		    other.flow->state != FTCTL_FLOW_DIFFERS)
 			flow_set_state(other.flow, other.flow->state, FTCTL_FLOW_CLOSING);
 	}
 	flow_event(FTCTL_EV_CLOSING, flow, tcp_flags);
@@ -99,7 +100,7 @@ static __always_inline int forward(struct context *ctx)
 	struct ftctl_flow *flow;
 	struct flow_ref ref;
 	struct packet pkt = {};
-	__u64 now, bytes;
+	__u64 now, hash, bytes;
 	enum adjusted adjusted;
 	bool found, plain, written;
 
@@ -128,7 +129,8 @@ static __always_inline int forward(struct context *ctx)
 		cfg->options = 1;
 	if (reason)
 		goto unknown;
-	found = flow_may_be(cfg, &pkt.key) && flow_find(&pkt.key, &ref);
+	hash = ftctl_bloom_hash(&pkt.key);
+	found = flow_may_be(cfg, hash) && flow_find(&pkt.key, hash, &ref);
 	if (pkt.proto == IPPROTO_TCP && unlikely(!parse_tcp_plain(pkt.tcp_flags))) {
 		if (found && !cfg_dry && (pkt.tcp_flags & (TCP_SYN | TCP_FIN | TCP_RST)))
 			forward_close(&ref, pkt.proto, pkt.tcp_flags);

@@ -9,6 +9,7 @@
 #include "common.h"
 
 #include <ftctl/bloom.h>
+#include <ftctl/flow4.h>
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -56,10 +57,11 @@ static __always_inline __u64 clock_now(const struct ftctl_config *cfg)
  * when the first flow of that shape comes, and put into the outer map; no other ever takes its place.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
-	__type(key, struct ftctl_key4);
-	__type(value, struct ftctl_flow);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, FTCTL_FLOW4_PROBES);
+	__type(key, __u32);
+	__type(value, struct ftctl_flow4);
 } flow4 SEC(".maps");
 
 #define FLOW_INNER_MAP(inner, outer, key_type, flow_type)                                                    \

@@ -156,16 +156,18 @@ static __always_inline bool witness_find(const struct ftctl_config *cfg, struct 
 {
 	const struct ftctl_path_body *back_path;
 	struct flow_ref back;
+	__u64 hash;
 
 	witness_turn(&room->pkt, &room->out, &room->tuple);
-	if (!flow_may_be(cfg, &room->tuple) || !flow_find(&room->tuple, &back))
+	hash = ftctl_bloom_hash(&room->tuple);
+	if (!flow_may_be(cfg, hash) || !flow_find(&room->tuple, hash, &back))
 		return false;
 	back_path = path_lookup(back.flow->path);
 	if (!back_path)
 		return false;
 	__builtin_memset(&room->tuple, 0, sizeof(room->tuple));
 	flow_other_tuple(&back, room->pkt.proto, back_path, &room->tuple);
-	return flow_find(&room->tuple, ref);
+	return flow_find(&room->tuple, ftctl_bloom_hash(&room->tuple), ref);
 }
 
 /* A function of its own, so that the egress hook saves no registers for packets that it does not look at. */

@@ -34,7 +34,10 @@ struct RingFree {
 
 class DatapathImpl final : public Datapath {
   public:
-    DatapathImpl(Maps maps, PinDir pins) : maps_(std::move(maps)), pins_(std::move(pins)) {}
+    DatapathImpl(Maps maps, PinDir pins)
+        : maps_(std::move(maps)), table_(maps_.flow4(), maps_.flow4_entries()), pins_(std::move(pins))
+    {
+    }
     /// Pinned attachments stay; unpinned ones go.
     ~DatapathImpl() override;
     DatapathImpl(const DatapathImpl &) = delete;
@@ -101,11 +104,17 @@ class DatapathImpl final : public Datapath {
     Result<ftctl_stats> slot_stats(std::uint32_t index) const;
     static int on_ring_event(void *ctx, void *data, std::size_t size);
     Status need_edit();
-    Status need_bloom();
+    Status need_index();
+    Status flow_insert_hashed(const FlowEntry &entry, ftctl_shape shape);
+    Result<std::optional<FlowEntry>> flow_lookup_hashed(const ftctl_tuple &key, ftctl_shape shape);
+    Result<std::optional<FlowEntry>> flow_delete_hashed(const ftctl_tuple &key, ftctl_shape shape);
+    void set_crowded_out(std::uint32_t flows);
     Result<int> dry_program(std::uint32_t ifindex, ftctl_hook hook);
 
     Maps maps_;
-    FlowBloom bloom_; ///< since the first change of a flow
+    FlowTable table_;
+    FlowBloom bloom_;               ///< since the first change of a flow, as the next one
+    std::uint32_t crowded_out_ = 0; ///< plain IPv4 flows in map flowx
     FilterMaps filter_;
     PinDir pins_;
     bool adopted_ = false;

@@ -9,9 +9,13 @@
 #include <fmt/format.h>
 
 #include "bpf/flow_walk.h"
+#include "util/clock.h"
 
 namespace ftctl::bpf {
 namespace {
+
+constexpr const char *kInsert = "insert a flow";
+constexpr const char *kFullHint = "raise limits.flows";
 
 // One map's key and value, to and from a FlowEntry.
 ftctl_tuple tuple_of(const ftctl_key4 &key)
@@ -47,8 +51,7 @@ ftctl_tuple tuple_of(const ftctl_key6 &key)
     return tuple;
 }
 
-template <typename Key>
-FlowEntry entry_of(const Key &key, const ftctl_flow &flow)
+FlowEntry entry_of(const ftctl_key4t &key, const ftctl_flow &flow)
 {
     return {tuple_of(key), flow, {}, {}};
 }
@@ -63,14 +66,11 @@ FlowEntry entry_of(const ftctl_keyx & /*key*/, const ftctl_flowx &flow)
     return {flow.tuple, flow.flow.flow, flow.flow.new_src, flow.flow.new_dst};
 }
 
-// What bpf(2) is given: the key and the value in their map's own layout.
+// What bpf(2) is given: the key and the value in their hash map's own layout.
 struct Packed {
-    explicit Packed(const ftctl_tuple &tuple) : shape(ftctl_shape_of(&tuple))
+    Packed(const ftctl_tuple &tuple, ftctl_shape map) : shape(map)
     {
         switch (shape) {
-        case FTCTL_SHAPE_4:
-            ftctl_key4_of(&tuple, &key.k4);
-            break;
         case FTCTL_SHAPE_4T:
             ftctl_key4t_of(&tuple, &key.k4t);
             break;
@@ -89,14 +89,13 @@ struct Packed {
     }
     [[nodiscard]] FlowEntry entry(const ftctl_tuple &tuple) const
     {
-        if (shape == FTCTL_SHAPE_4 || shape == FTCTL_SHAPE_4T)
+        if (shape == FTCTL_SHAPE_4T)
             return {tuple, value.flow.flow, {}, {}};
         return {tuple, value.flow.flow, value.flow.new_src, value.flow.new_dst};
     }
 
     ftctl_shape shape;
     union {
-        ftctl_key4 k4;
         ftctl_key4t k4t;
         ftctl_key6 k6;
         ftctl_keyx kx;
@@ -186,54 +185,89 @@ Result<bool> walk(int fd, std::uint32_t max_entries, const std::function<bool(co
 Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
                          const std::function<bool(const FlowEntry &)> &handler)
 {
-    auto done = shape == FTCTL_SHAPE_4    ? walk_by_key<ftctl_key4, ftctl_flow>(fd, max_entries, handler)
-                : shape == FTCTL_SHAPE_4T ? walk_by_key<ftctl_key4t, ftctl_flow>(fd, max_entries, handler)
-                : shape == FTCTL_SHAPE_6  ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
-                                          : walk_by_key<ftctl_keyx, ftctl_flowx>(fd, max_entries, handler);
+    auto done = shape == FTCTL_SHAPE_4T  ? walk_by_key<ftctl_key4t, ftctl_flow>(fd, max_entries, handler)
+                : shape == FTCTL_SHAPE_6 ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
+                                         : walk_by_key<ftctl_keyx, ftctl_flowx>(fd, max_entries, handler);
     if (!done)
         return tl::unexpected(done.error());
     return {};
 }
 
+// Some plain IPv4 flow stands in map flowx, where the programs look when its home is not free.
+void DatapathImpl::set_crowded_out(std::uint32_t flows)
+{
+    crowded_out_ = flows;
+    table_.keep_homes(crowded_out_ > 0);
+}
+
 // Of the flows that an earlier daemon left nothing is known but the bits, which stay as they are until one
 // changes.
-Status DatapathImpl::need_bloom()
+Status DatapathImpl::need_index()
 {
     if (bloom_)
         return {};
     FlowBloom bloom(maps_.config(), maps_.flow_bloom(), maps_.flow_entries());
-    const auto count = [&bloom](const FlowEntry &entry) {
+    std::uint32_t plain = 0;
+    const auto count = [&](const FlowEntry &entry) {
         bloom.count(entry.key);
+        plain += ftctl_shape_of(&entry.key) == FTCTL_SHAPE_4 ? 1U : 0U;
         return true;
     };
     if (auto walked = flow_each(count); !walked)
         return walked;
+    table_.recount(monotonic_ns());
+    set_crowded_out(plain - table_.size());
     bloom_ = std::move(bloom);
     bloom_.show();
     return {};
 }
 
-Status DatapathImpl::flow_insert(const FlowEntry &entry)
+Status DatapathImpl::flow_insert_hashed(const FlowEntry &entry, ftctl_shape shape)
 {
-    Packed packed(entry.key);
+    Packed packed(entry.key, shape);
     packed.value.flow = {entry.flow, entry.new_src, entry.new_dst};
-    if (auto made = maps_.need_flow_map(packed.shape); !made)
+    if (auto made = maps_.need_flow_map(shape); !made)
         return made;
-    if (auto known = need_bloom(); !known)
-        return known;
-    bloom_.add(entry.key);
-    if (bpf_map_update_elem(maps_.flow_fd(packed.shape), &packed.key, &packed.value, BPF_NOEXIST) != 0) {
-        const int err = errno;
-        bloom_.remove(entry.key);
-        return fail_errno("insert a flow", err, err == E2BIG ? "raise limits.flows" : "");
-    }
+    if (bpf_map_update_elem(maps_.flow_fd(shape), &packed.key, &packed.value, BPF_NOEXIST) != 0)
+        return fail_errno(kInsert, errno, errno == E2BIG ? kFullHint : "");
     return {};
 }
 
-Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &key)
+Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
-    Packed packed(key);
-    const int fd = maps_.flow_fd(packed.shape);
+    const ftctl_shape shape = ftctl_shape_of(&entry.key);
+    if (auto known = need_index(); !known)
+        return known;
+    if (shape == FTCTL_SHAPE_4) {
+        if (!FlowTable::can_hold(entry.key))
+            return fail_errno(kInsert, EINVAL);
+        auto found = flow_lookup(entry.key);
+        if (!found)
+            return tl::unexpected(found.error());
+        if (*found)
+            return fail_errno(kInsert, EEXIST);
+        if (table_.size() + crowded_out_ >= maps_.flow_entries())
+            return fail_errno(kInsert, E2BIG, kFullHint);
+    }
+    bloom_.add(entry.key);
+    if (shape == FTCTL_SHAPE_4) {
+        if (table_.insert(entry.key, entry.flow, monotonic_ns()))
+            return {};
+        set_crowded_out(crowded_out_ + 1);
+    }
+    auto done = flow_insert_hashed(entry, shape == FTCTL_SHAPE_4 ? FTCTL_SHAPE_X : shape);
+    if (!done) {
+        bloom_.remove(entry.key);
+        if (shape == FTCTL_SHAPE_4)
+            set_crowded_out(crowded_out_ - 1);
+    }
+    return done;
+}
+
+Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup_hashed(const ftctl_tuple &key, ftctl_shape shape)
+{
+    Packed packed(key, shape);
+    const int fd = maps_.flow_fd(shape);
     if (fd < 0)
         return std::nullopt;
     if (bpf_map_lookup_elem(fd, &packed.key, &packed.value) == 0)
@@ -243,27 +277,53 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &ke
     return fail_errno("look up a flow", errno);
 }
 
-Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &key)
+Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &key)
 {
-    Packed packed(key);
-    const int fd = maps_.flow_fd(packed.shape);
+    const ftctl_shape shape = ftctl_shape_of(&key);
+    if (shape != FTCTL_SHAPE_4)
+        return flow_lookup_hashed(key, shape);
+    if (const ftctl_flow4 *entry = table_.find(key); entry != nullptr)
+        return FlowEntry{key, entry->flow, {}, {}};
+    return flow_lookup_hashed(key, FTCTL_SHAPE_X);
+}
+
+Result<std::optional<FlowEntry>> DatapathImpl::flow_delete_hashed(const ftctl_tuple &key, ftctl_shape shape)
+{
+    Packed packed(key, shape);
+    const int fd = maps_.flow_fd(shape);
     if (fd < 0)
         return std::nullopt;
-    if (packed.shape == FTCTL_SHAPE_X) {
+    if (shape == FTCTL_SHAPE_X) {
         // another tuple's, with the same digest, stays
-        if (auto found = flow_lookup(key); !found || !*found)
+        if (auto found = flow_lookup_hashed(key, shape); !found || !*found)
             return found;
     }
-    if (auto known = need_bloom(); !known)
-        return tl::unexpected(known.error());
     // In one step: between a lookup and a delete packets would be lost to the count.
-    if (bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0) {
-        bloom_.remove(key);
+    if (bpf_map_lookup_and_delete_elem(fd, &packed.key, &packed.value) == 0)
         return packed.entry(key);
-    }
     if (errno == ENOENT)
         return std::nullopt;
     return fail_errno("remove a flow", errno);
+}
+
+Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &key)
+{
+    const ftctl_shape shape = ftctl_shape_of(&key);
+    if (auto known = need_index(); !known)
+        return tl::unexpected(known.error());
+    if (ftctl_flow4 *entry = shape == FTCTL_SHAPE_4 ? table_.find(key) : nullptr; entry != nullptr) {
+        table_.remove(entry, monotonic_ns());
+        bloom_.remove(key);
+        // After it: only a packet that has found the flow already is lost to the count.
+        return FlowEntry{key, entry->flow, {}, {}};
+    }
+    auto gone = flow_delete_hashed(key, shape == FTCTL_SHAPE_4 ? FTCTL_SHAPE_X : shape);
+    if (gone && *gone) {
+        bloom_.remove(key);
+        if (shape == FTCTL_SHAPE_4)
+            set_crowded_out(crowded_out_ - 1);
+    }
+    return gone;
 }
 
 Status DatapathImpl::need_edit()
@@ -311,7 +371,9 @@ Status DatapathImpl::flow_each(const std::function<bool(const FlowEntry &)> &han
 {
     const std::uint32_t entries = maps_.flow_entries();
     const auto in = [this](ftctl_shape shape) { return maps_.flow_fd(shape); };
-    Result<bool> more = walk<ftctl_key4, ftctl_flow>(in(FTCTL_SHAPE_4), entries, handler);
+    Result<bool> more = table_.each([&](const ftctl_flow4 &e) {
+        return handler({tuple_of(e.key), e.flow, {}, {}});
+    });
     if (more && *more)
         more = walk<ftctl_key4t, ftctl_flow>(in(FTCTL_SHAPE_4T), entries, handler);
     if (more && *more)

@@ -53,7 +53,7 @@ constexpr std::array<MapSpec, kMapCount> kSpecs = {{
     {"paths", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_path), FTCTL_MAX_PATHS, kMmapable},
     {"slots", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_slot), FTCTL_MAX_SLOTS, kMmapable},
     {"stats", BPF_MAP_TYPE_PERCPU_ARRAY, kU32, sizeof(ftctl_stats), FTCTL_MAX_SLOTS, 0},
-    {"flow4", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4), sizeof(ftctl_flow), 0, 0},
+    {"flow4", BPF_MAP_TYPE_ARRAY, kU32, sizeof(ftctl_flow4), 0, kMmapable},
     {"outer_flow4t", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow4t},
     {"outer_flow6", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlow6},
     {"outer_flowx", BPF_MAP_TYPE_ARRAY_OF_MAPS, kU32, kU32, 1, 0, &kFlowx},
@@ -121,15 +121,11 @@ std::uint32_t flow_map_size(std::uint32_t flow_entries)
     return flow_entries <= kMostEntriesWithMoreBuckets ? flow_entries + 1 : flow_entries;
 }
 
-std::uint32_t flow_entries_of(std::uint32_t map_size)
-{
-    return map_size & ~1U; // two for each connection
-}
-
 // Of a map whose spec leaves it open.
 std::uint32_t entries_of(MapId id, std::uint32_t flow_entries)
 {
-    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries) : flow_map_size(flow_entries);
+    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries)
+                                   : FlowTable::map_entries(flow_entries);
 }
 
 std::size_t page_rounded(std::size_t bytes)
@@ -253,7 +249,7 @@ Result<Maps> Maps::open(const std::string &dir)
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
         if (i == static_cast<std::size_t>(MapId::flow4))
-            maps.flow_entries_ = flow_entries_of(entries);
+            maps.flow_entries_ = FlowTable::flows_of(entries);
         else if (spec.max_entries == 0 && entries != entries_of(static_cast<MapId>(i), maps.flow_entries_))
             return misfit(spec.name, "its size is not that of the flow maps");
         maps.fds_[i] = std::move(*fd);
@@ -295,7 +291,7 @@ Status Maps::open_flow_maps()
 
 int Maps::flow_fd(ftctl_shape shape) const
 {
-    return shape == FTCTL_SHAPE_4 ? fd(MapId::flow4) : inner_.at(shape).get();
+    return inner_.at(shape).get();
 }
 
 Status Maps::need_flow_map(ftctl_shape shape)
@@ -318,9 +314,10 @@ Status Maps::need_flow_map(ftctl_shape shape)
 
 Status Maps::map_memory()
 {
-    const std::array<std::pair<MapId, Mapping *>, 4> mapped = {{{MapId::config, &config_},
+    const std::array<std::pair<MapId, Mapping *>, 5> mapped = {{{MapId::config, &config_},
                                                                 {MapId::paths, &paths_},
                                                                 {MapId::slots, &slots_},
+                                                                {MapId::flow4, &flow4_},
                                                                 {MapId::flow_bloom, &bloom_}}};
     for (const auto &[id, mapping] : mapped) {
         const MapSpec &spec = map_spec(id);

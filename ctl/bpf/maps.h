@@ -10,6 +10,7 @@
 #include <linux/bpf.h>
 
 #include "bpf/datapath.h"
+#include "bpf/flow_table.h"
 #include "ftctl/filter.h"
 #include "util/fd.h"
 #include "util/result.h"
@@ -92,7 +93,8 @@ class Maps {
     [[nodiscard]] int fd(MapId id) const { return fds_[static_cast<std::size_t>(id)].get(); }
     /// Flows that each flow map has room for: two for each connection.
     [[nodiscard]] std::uint32_t flow_entries() const { return flow_entries_; }
-    /// The map of flows of that shape; -1 while it has not been made (flow4 always has).
+    /// The hash map of flows of that shape; -1 while it has not been made, and of plain IPv4 flows: they are
+    /// in flow4().
     [[nodiscard]] int flow_fd(ftctl_shape shape) const;
     /// Makes it, empty, with room for flow_entries(), if there is none. Packets find it from then on.
     Status need_flow_map(ftctl_shape shape);
@@ -100,6 +102,8 @@ class Maps {
     [[nodiscard]] ftctl_config &config() const { return *static_cast<ftctl_config *>(config_.data()); }
     [[nodiscard]] ftctl_path *paths() const { return static_cast<ftctl_path *>(paths_.data()); }
     [[nodiscard]] ftctl_slot *slots() const { return static_cast<ftctl_slot *>(slots_.data()); }
+    [[nodiscard]] ftctl_flow4 *flow4() const { return static_cast<ftctl_flow4 *>(flow4_.data()); }
+    [[nodiscard]] std::uint32_t flow4_entries() const { return FlowTable::map_entries(flow_entries_); }
     [[nodiscard]] std::uint64_t *flow_bloom() const { return static_cast<std::uint64_t *>(bloom_.data()); }
 
   private:
@@ -107,11 +111,12 @@ class Maps {
     Status open_flow_maps();
 
     std::array<Fd, kMapCount> fds_;
-    std::array<Fd, FTCTL_SHAPES> inner_; ///< by ftctl_shape; flow4 is in fds_
+    std::array<Fd, FTCTL_SHAPES> inner_; ///< by ftctl_shape
     std::uint32_t flow_entries_ = 0;
     Mapping config_;
     Mapping paths_;
     Mapping slots_;
+    Mapping flow4_;
     Mapping bloom_;
 };
 

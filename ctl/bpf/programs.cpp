@@ -51,8 +51,9 @@ Result<Fd> program_fd(const bpf_program *program)
 }
 
 template <typename Skeleton>
-void set_params(Skeleton &skeleton, const InstanceParams &params)
+void set_params(Skeleton &skeleton, const Maps &maps, const InstanceParams &params)
 {
+    skeleton.rodata->cfg_homes = FlowTable::homes_of(maps.flow4_entries());
     skeleton.rodata->cfg_slot = params.slot;
     skeleton.rodata->cfg_ifindex = params.ifindex;
     skeleton.rodata->cfg_dry = params.dry ? 1 : 0;
@@ -72,7 +73,7 @@ Result<Owned<ftctl_xdp>> open_xdp(const Maps &maps, const InstanceParams &params
     Owned<ftctl_xdp> skeleton(open_object<ftctl_xdp>());
     if (!skeleton)
         return fail_errno("open the XDP object", errno);
-    set_params(*skeleton, params);
+    set_params(*skeleton, maps, params);
     if (auto reused = maps.reuse(skeleton->obj, params.dry); !reused)
         return tl::unexpected(reused.error());
     return skeleton;
@@ -96,7 +97,7 @@ Result<Instance> load_tc(const Maps &maps, const InstanceParams &params, bool wi
     const Owned<ftctl_tc> skeleton(open_object<ftctl_tc>());
     if (!skeleton)
         return fail_errno("open the TC object", errno);
-    set_params(*skeleton, params);
+    set_params(*skeleton, maps, params);
     if (auto reused = maps.reuse(skeleton->obj, params.dry); !reused)
         return tl::unexpected(reused.error());
     bpf_program__set_autoload(skeleton->progs.tc_ingress, with_ingress);
@@ -140,6 +141,7 @@ Result<EditPrograms> load_edit(const Maps &maps)
     const Owned<ftctl_edit> skeleton(ftctl_edit__open());
     if (!skeleton)
         return fail_errno("open the object of flow_edit", errno);
+    set_params(*skeleton, maps, {});
     if (auto reused = maps.reuse(skeleton->obj, false); !reused)
         return tl::unexpected(reused.error());
     if (const int err = ftctl_edit__load(skeleton.get()); err != 0)

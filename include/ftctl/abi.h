@@ -33,7 +33,7 @@ typedef __u32 ftctl_u32;
 typedef __u64 ftctl_u64;
 #endif
 
-#define FTCTL_ABI 8
+#define FTCTL_ABI 9
 
 #define FTCTL_TICK_SHIFT   20
 #define FTCTL_NSEC_PER_SEC 1000000000ULL
@@ -121,14 +121,14 @@ FTCTL_ASSERT(sizeof(struct ftctl_tuple) == 92, "tuple");
  * memory and in hashing, for the size of a tunnel's key.
  */
 enum ftctl_shape {
-	FTCTL_SHAPE_4 = 0,  /* flow4: IPv4 */
+	FTCTL_SHAPE_4 = 0,  /* flow4: IPv4; flowx: those that find no room there (flow4.h) */
 	FTCTL_SHAPE_4T = 1, /* flow4t: IPv4 in IPv4 */
 	FTCTL_SHAPE_6 = 2,  /* flow6: IPv6 */
 	FTCTL_SHAPE_X = 3,  /* flowx: everything else */
 	FTCTL_SHAPES = 4,
 };
 
-/* Map: flow4. */
+/* In map flow4. */
 struct ftctl_key4 {
 	ftctl_u32 src;	     /* be */
 	ftctl_u32 dst;	     /* be */
@@ -304,9 +304,9 @@ static inline ftctl_u64 ftctl_count_bytes(const struct ftctl_count *c)
 }
 
 /*
- * Action of one direction. Maps: flow4, flow4t; within ftctl_flow6 and ftctl_flowx: the others. Created by
- * the daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so that
- * no count is lost.
+ * Action of one direction. Map: flow4t; within ftctl_flow4, ftctl_flow6 and ftctl_flowx: the others. Created
+ * by the daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so
+ * that no count is lost.
  */
 struct ftctl_flow {
 	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
@@ -331,6 +331,13 @@ struct ftctl_flow {
 	struct ftctl_count carried;
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow) == 64, "flow");
+
+/* Map: flow4 (flow4.h). */
+struct ftctl_flow4 {
+	struct ftctl_key4 key;
+	struct ftctl_flow flow;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_flow4) == 80, "flow4");
 
 /* Map: flow6; within ftctl_flowx: flowx. */
 struct ftctl_flow6 {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "ftctl/flow4.h"
 #include "scenario.h"
 
 using namespace ftctl::test;
@@ -87,6 +88,69 @@ TEST_CASE("the flow of another tuple with the same digest is not this packet's",
         }
         Rig::get().set_stranger(key, key, flow);
         expect_fast(s, s.packet());
+        ++tried;
+    }
+    CHECK(tried > 0);
+}
+
+namespace {
+
+/// What stands before a flow in map flow4: another one, of the same home, or one that is gone.
+ftctl_flow4 other_entry(const ftctl_flow4 &mine, std::size_t place)
+{
+    ftctl_flow4 other = mine;
+    if (place % 2 == 0)
+        other.key.iif_proto = FTCTL_FLOW4_GONE;
+    else
+        other.key.dport ^= static_cast<std::uint16_t>(1U << place);
+    return other;
+}
+
+} // namespace
+
+TEST_CASE("a plain IPv4 flow is found in its home, behind it, and in flowx when there is no room", "[state]")
+{
+    unsigned tried = 0;
+    for (const Scenario &s : all()) {
+        const ftctl_tuple key = s.key();
+        if (ftctl_shape_of(&key) != FTCTL_SHAPE_4)
+            continue;
+        s.install();
+        ftctl_flow4 *at = Rig::get().flow4_entries(key);
+        const ftctl_flow4 mine = at[0];
+        REQUIRE(mine.key.iif_proto == key.iif_proto);
+        for (std::size_t place = 0; place < FTCTL_FLOW4_PROBES; ++place) {
+            CAPTURE(place);
+            for (std::size_t i = 0; i < FTCTL_FLOW4_PROBES; ++i)
+                at[i] = i < place ? other_entry(mine, i) : ftctl_flow4{};
+            at[place] = mine;
+            expect_fast(s, s.packet());
+            CHECK(ftctl_count_packets(&at[place].flow.carried) ==
+                  ftctl_count_packets(&mine.flow.carried) + 1);
+            for (std::size_t byte = 0; byte < sizeof(mine.key); ++byte) {
+                reinterpret_cast<std::uint8_t *>(&at[place].key)[byte] ^= 0x10;
+                expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+                at[place] = mine;
+            }
+            if (place == 0)
+                continue;
+            at[0] = ftctl_flow4{}; // nobody's: nothing stands behind
+            expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        }
+        for (std::size_t i = 0; i < FTCTL_FLOW4_PROBES; ++i)
+            at[i] = other_entry(mine, i);
+        at[FTCTL_FLOW4_PROBES] = mine; // too far
+        expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        at[FTCTL_FLOW4_PROBES] = ftctl_flow4{};
+        Rig::get().set_stranger(key, key, {mine.flow, {}, {}});
+        expect_fast(s, s.packet());
+        ftctl_tuple whose = key;
+        whose.dport ^= 1;
+        Rig::get().set_stranger(key, whose, {mine.flow, {}, {}});
+        expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
+        Rig::get().set_stranger(key, key, {mine.flow, {}, {}});
+        at[0] = ftctl_flow4{};
+        expect_pass(s, s.packet(), {FTCTL_R_NO_FLOW});
         ++tried;
     }
     CHECK(tried > 0);

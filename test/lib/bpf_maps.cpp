@@ -9,6 +9,7 @@
 
 #include "bpf_run_impl.h"
 #include "ftctl/bloom.h"
+#include "ftctl/flow4.h"
 
 namespace ftctl::test {
 
@@ -53,8 +54,9 @@ bool Rig::Impl::marked() const
 
 void Rig::reset(Hook hook)
 {
-    for (const char *name : {"flow4", "flow4t", "flow6", "flowx", "samples"})
+    for (const char *name : {"flow4t", "flow6", "flowx", "samples"})
         impl_->clear(name);
+    clear_flow4();
     std::fill_n(impl_->bits(), (2U << FTCTL_BLOOM_FIRST) / 64, 0);
     ftctl_config fresh{};
     fresh.abi = FTCTL_ABI;
@@ -143,7 +145,12 @@ void Rig::set_broadcast(const ftctl_broadcast &key, bool present)
 
 namespace {
 
-/// A tuple in the layout of its map, whose name comes with it. The size is the largest one's.
+bool in_flow4(const ftctl_tuple &t)
+{
+    return t.family == 4 && t.tunnel == FTCTL_TUNNEL_NONE && t.vlan[0].proto == 0 && t.pppoe == 0;
+}
+
+/// A tuple in the layout of its hash map, whose name comes with it. The size is the largest one's.
 struct MapKey {
     const char *map;
     std::array<std::uint8_t, sizeof(ftctl_tuple)> bytes{};
@@ -159,15 +166,12 @@ MapKey map_key(const char *map, const Key &key)
 
 MapKey map_key(const ftctl_tuple &t)
 {
-    const bool plain = t.tunnel == FTCTL_TUNNEL_NONE;
     if (t.vlan[0].proto == 0 && t.pppoe == 0) {
-        if (t.family == 4) {
+        if (t.family == 4 && t.tunnel == FTCTL_TUNNEL_IPV4) {
             const ftctl_key4 in{t.src.w[0], t.dst.w[0], t.sport, t.dport, t.iif_proto};
-            if (plain)
-                return map_key("flow4", in);
-            if (t.tunnel == FTCTL_TUNNEL_IPV4)
-                return map_key("flow4t", ftctl_key4t{in, t.outer_src.w[0], t.outer_dst.w[0]});
-        } else if (plain) {
+            return map_key("flow4t", ftctl_key4t{in, t.outer_src.w[0], t.outer_dst.w[0]});
+        }
+        if (t.family == 6 && t.tunnel == FTCTL_TUNNEL_NONE) {
             return map_key("flow6", ftctl_key6{t.src, t.dst, t.sport, t.dport, t.iif_proto});
         }
     }
@@ -178,7 +182,21 @@ MapKey map_key(const ftctl_tuple &t)
 
 void Rig::set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow)
 {
-    set_stranger(key, key, flow);
+    if (!in_flow4(key)) {
+        set_stranger(key, key, flow);
+        return;
+    }
+    if (ftctl_flow4 *entry = impl_->table.find(key); entry != nullptr)
+        entry->flow = flow.flow;
+    else if (!impl_->table.insert(key, flow.flow, now_ns()))
+        set_stranger(key, key, flow); // as the daemon does
+    set_bloom(key, true);
+}
+
+ftctl_flow4 *Rig::flow4_entries(const ftctl_tuple &key)
+{
+    const std::uint32_t homes = bpf::FlowTable::homes_of(bpf::FlowTable::map_entries(kTestFlows));
+    return static_cast<ftctl_flow4 *>(impl_->flow4.data()) + ftctl_flow4_home(ftctl_bloom_hash(&key), homes);
 }
 
 void Rig::set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow)
@@ -200,6 +218,10 @@ void Rig::set_bloom(const ftctl_tuple &key, bool present)
 std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)
 {
     ftctl_flowx out{};
+    if (in_flow4(key)) {
+        if (const ftctl_flow4 *entry = impl_->table.find(key); entry != nullptr)
+            return ftctl_flow6{entry->flow, {}, {}};
+    }
     const MapKey at = map_key(key);
     if (bpf_map_lookup_elem(impl_->map(at.map), at.bytes.data(), &out) < 0)
         return std::nullopt;

@@ -15,7 +15,7 @@
 namespace ftctl::test {
 namespace {
 
-constexpr std::uint32_t kTestFlows = 1024;
+const std::uint32_t kFlow4Entries = bpf::FlowTable::map_entries(kTestFlows);
 constexpr std::size_t kBloomBytes = (2U << FTCTL_BLOOM_FIRST) / 8;
 constexpr std::size_t kBuffer = 16384;
 constexpr std::array kInner = {bpf::MapId::outer_flow4t, bpf::MapId::outer_flow6, bpf::MapId::outer_flowx};
@@ -49,7 +49,9 @@ void Rig::Impl::share_maps(bpf_object *object)
             continue;
         if (name == "flow_bloom")
             bpf_map__set_max_entries(map, bpf::FlowBloom::map_entries(kTestFlows));
-        else if (name.starts_with("flow") || name == "samples")
+        else if (name == "flow4")
+            bpf_map__set_max_entries(map, kFlow4Entries);
+        else if (name == "samples")
             bpf_map__set_max_entries(map, kTestFlows);
         const auto found = maps.find(name);
         if (found != maps.end())
@@ -76,6 +78,7 @@ Skeleton *Rig::Impl::load(std::uint32_t slot, std::uint32_t ifindex, bool dry)
     skeleton->rodata->cfg_slot = slot;
     skeleton->rodata->cfg_ifindex = ifindex;
     skeleton->rodata->cfg_dry = dry ? 1 : 0;
+    skeleton->rodata->cfg_homes = bpf::FlowTable::homes_of(kFlow4Entries);
     share_maps(skeleton->obj);
     must(Skeleton::load(skeleton), "load the programs");
     keep_maps(skeleton->obj);
@@ -130,6 +133,7 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
     impl_->edit = ftctl_edit::open();
     if (impl_->edit == nullptr)
         die("open the edit skeleton", errno);
+    impl_->edit->rodata->cfg_homes = bpf::FlowTable::homes_of(kFlow4Entries);
     impl_->share_maps(impl_->edit->obj);
     must(ftctl_edit::load(impl_->edit), "load flow_edit");
 
@@ -147,6 +151,11 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
     if (!bloom)
         die("flow_bloom", bloom.error().err);
     impl_->bloom = std::move(*bloom);
+    auto flow4 = bpf::Mapping::map(impl_->map("flow4"), kFlow4Entries * sizeof(ftctl_flow4), "flow4");
+    if (!flow4)
+        die("flow4", flow4.error().err);
+    impl_->flow4 = std::move(*flow4);
+    clear_flow4();
 
     const auto collect = [](void *context, void *data, std::size_t size) {
         ftctl_event event{};
@@ -162,6 +171,12 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
 }
 
 Rig::~Rig() = default;
+
+void Rig::clear_flow4()
+{
+    std::memset(impl_->flow4.data(), 0, kFlow4Entries * sizeof(ftctl_flow4));
+    impl_->table = bpf::FlowTable(static_cast<ftctl_flow4 *>(impl_->flow4.data()), kFlow4Entries);
+}
 
 void Rig::set_flow_maps(bool present)
 {

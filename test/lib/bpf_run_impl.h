@@ -18,6 +18,9 @@
 
 namespace ftctl::test {
 
+/// What each flow map has room for.
+inline constexpr std::uint32_t kTestFlows = 1024;
+
 /// Throws with the text of the errno (either sign).
 [[noreturn]] void die(const std::string &what, int err);
 /// die() when rc is negative.
@@ -33,6 +36,8 @@ struct Rig::Impl {
     ftctl_edit *edit = nullptr;
     ring_buffer *ring = nullptr;
     bpf::Mapping bloom;              ///< flow_bloom's memory
+    bpf::Mapping flow4;              ///< flow4's
+    bpf::FlowTable table;            ///< in it
     std::map<std::string, int> maps; ///< the first object's; all others use them
     std::array<Fd, 3> inner;         ///< the flow maps that the outer ones hold, also in `maps`
     std::vector<ftctl_event> events;

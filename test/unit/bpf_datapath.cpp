@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Attach, detach, pins and adoption, on the running kernel. Needs root, ip, tc and bpftool.
 #include <catch2/catch.hpp>
+#include <netinet/in.h>
 #include <sys/wait.h>
 
 #include "bpf/clsact.h"
@@ -171,6 +172,7 @@ TEST_CASE("a killed daemon's attachments are adopted", "[live][bpf]")
     FlowEntry entry;
     entry.key.family = 4;
     entry.key.src.w[0] = 7;
+    entry.key.iif_proto = ftctl_iif_proto(3, IPPROTO_UDP);
     FlowEntry entry6 = entry; // in a map of its own, made with it
     entry6.key.family = 6;
     entry6.key.src.w[1] = 1;
