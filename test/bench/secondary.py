@@ -21,7 +21,7 @@ WINDOW_S, WINDOWS = 0.1, 20  # parts of a round
 SAMPLED_S, SAMPLE_NS = 1.5, 20011  # of a stream, and how far apart framegen's samples are
 UNIT = 65536  # bytes, of which a profile of a stream tells the nanoseconds
 OFFERED = (60000, 200000)  # new connections a second
-FIXTURE_ROUNDS = 3  # or more, of which the least counts
+FIXTURE_ROUNDS = 25  # or more, of which the least counts: others have the core for minutes
 STREAM_ROUNDS = 9  # or more: how fast a stream is depends on which processor the kernel wakes whom on
 
 
