@@ -39,7 +39,8 @@
  */
 const volatile __u32 cfg_slot = 0;    /* index into slots and stats */
 const volatile __u32 cfg_ifindex = 0; /* the device this instance is attached to */
-const volatile __u32 cfg_homes = 1;   /* of map flow4 (flow4.h) */
+const volatile __u32 cfg_homes4 = 1;  /* of map flow4 (flow4.h) */
+const volatile __u32 cfg_homes4t = 1; /* of map flow4t */
 const volatile __u32 cfg_dry = 0;     /* 1: run for `explain`: no flow, sample or event is touched */
 
 /*

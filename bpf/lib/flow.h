@@ -54,35 +54,71 @@ static __attribute__((noinline)) struct ftctl_flow6 *flowx_find(const struct ftc
 	return found && tuple_equal(&found->tuple, tuple) ? &found->flow : NULL;
 }
 
-/* The entry, if it is that flow's; else NULL, and `free` tells whether no other one can be. */
-static __always_inline struct ftctl_flow *flow4_at(const struct ftctl_tuple *tuple, __u32 index, bool *free)
+/*
+ * The flow at that place of flow4, or of `map`, a flow4t, if it is that tuple's; else NULL, and `free` tells
+ * whether no other place can have it.
+ */
+static __always_inline struct ftctl_flow *flow4_at(void *map, bool ipip, const struct ftctl_tuple *tuple,
+						   __u32 index, bool *free)
 {
-	struct ftctl_flow4 *entry = FLOW_LOOKUP(&flow4, &index);
+	struct ftctl_key4 *key = FLOW_LOOKUP(map, &index); /* how either entry begins */
+	struct ftctl_flow *flow;
 	__u64 differ;
 
 	*free = false;
-	if (!entry)
+	if (!key)
 		return NULL;
-	differ = entry->key.iif_proto ^ ftctl_tuple_word(tuple, FTCTL_WORD_PORTS + 1);
-	differ |= entry->key.src ^ ftctl_tuple_word(tuple, FTCTL_WORD_SRC);
-	differ |= entry->key.dst ^ ftctl_tuple_word(tuple, FTCTL_WORD_SRC + 4);
-	differ |= *(__u32 *)&entry->key.sport ^ ftctl_tuple_word(tuple, FTCTL_WORD_PORTS);
+	differ = key->iif_proto ^ ftctl_tuple_word(tuple, FTCTL_WORD_PORTS + 1);
+	differ |= key->src ^ ftctl_tuple_word(tuple, FTCTL_WORD_SRC);
+	differ |= key->dst ^ ftctl_tuple_word(tuple, FTCTL_WORD_SRC + 4);
+	differ |= *(__u32 *)&key->sport ^ ftctl_tuple_word(tuple, FTCTL_WORD_PORTS);
+	if (ipip) {
+		struct ftctl_flow4t *entry = (void *)key;
+
+		differ |= entry->key.outer_src ^ ftctl_tuple_word(tuple, FTCTL_WORD_OUTER);
+		differ |= entry->key.outer_dst ^ ftctl_tuple_word(tuple, FTCTL_WORD_OUTER + 4);
+		flow = &entry->flow;
+	} else {
+		flow = &((struct ftctl_flow4 *)key)->flow;
+	}
 	if (differ) {
-		*free = entry->key.iif_proto == FTCTL_FLOW4_FREE;
+		*free = key->iif_proto == FTCTL_FLOW4_FREE;
 		return NULL;
 	}
 	/* Nothing of the flow is read ahead of its key: the address depends on it. */
-	asm volatile("%0 += %1" : "+r"(entry) : "r"(differ));
-	return &entry->flow;
+	asm volatile("%0 += %1" : "+r"(flow) : "r"(differ));
+	return flow;
 }
 
-/* A function of its own: three of four flows stand in their home. */
+/* NULL: no such flow has come yet. */
+static __always_inline void *flow4t_map(void)
+{
+	__u32 first = 0;
+
+	return FLOW_LOOKUP(&outer_flow4t, &first);
+}
+
+/* Where a flow may stand beside its home. Functions of their own: three of four are at home. */
 static __attribute__((noinline)) struct ftctl_flow *flow4_behind(const struct ftctl_tuple *tuple, __u32 home)
 {
 	bool free;
 
 	for (__u32 i = 1; i < FTCTL_FLOW4_PROBES; i++) {
-		struct ftctl_flow *flow = flow4_at(tuple, home + i, &free);
+		struct ftctl_flow *flow = flow4_at(&flow4, false, tuple, home + i, &free);
+
+		if (flow || free)
+			return flow;
+	}
+	return NULL;
+}
+
+static __attribute__((noinline)) struct ftctl_flow *flow4t_behind(const struct ftctl_tuple *tuple, __u32 home)
+{
+	void *map = flow4t_map();
+	bool free;
+
+	for (__u32 i = 1; map && i < FTCTL_FLOW4_PROBES; i++) {
+		struct ftctl_flow *flow = flow4_at(map, true, tuple, home + i, &free);
 
 		if (flow || free)
 			return flow;
@@ -101,18 +137,16 @@ static __always_inline bool flow_may_be(const struct ftctl_config *cfg, __u64 ha
 
 static __always_inline bool flow_find(const struct ftctl_tuple *tuple, __u64 hash, struct flow_ref *ref)
 {
-	union {
-		struct ftctl_key4t k4t;
-		struct ftctl_key6 k6;
-	} key;
+	struct ftctl_key6 key6;
 	__u32 home;
 	bool free;
+	void *map;
 
 	ref->v6 = NULL;
 	switch (ftctl_shape_of(tuple)) {
 	case FTCTL_SHAPE_4:
-		home = ftctl_flow4_home(hash, cfg_homes);
-		ref->flow = flow4_at(tuple, home, &free);
+		home = ftctl_flow4_home(hash, cfg_homes4);
+		ref->flow = flow4_at(&flow4, false, tuple, home, &free);
 		if (likely(ref->flow))
 			return true;
 		if (likely(free))
@@ -123,12 +157,23 @@ static __always_inline bool flow_find(const struct ftctl_tuple *tuple, __u64 has
 		ref->v6 = flowx_find(tuple);
 		break;
 	case FTCTL_SHAPE_4T:
-		ftctl_key4t_of(tuple, &key.k4t);
-		ref->flow = FLOW_LOOKUP_INNER(outer_flow4t, &key.k4t);
-		return ref->flow;
+		map = flow4t_map();
+		if (!map)
+			return false;
+		home = ftctl_flow4_home(hash, cfg_homes4t);
+		ref->flow = flow4_at(map, true, tuple, home, &free);
+		if (likely(ref->flow))
+			return true;
+		if (likely(free))
+			return false;
+		ref->flow = flow4t_behind(tuple, home);
+		if (likely(ref->flow))
+			return true;
+		ref->v6 = flowx_find(tuple);
+		break;
 	case FTCTL_SHAPE_6:
-		ftctl_key6_of(tuple, &key.k6);
-		ref->v6 = FLOW_LOOKUP_INNER(outer_flow6, &key.k6);
+		ftctl_key6_of(tuple, &key6);
+		ref->v6 = FLOW_LOOKUP_INNER(outer_flow6, &key6);
 		break;
 	default:
 		ref->v6 = flowx_find(tuple);

@@ -64,11 +64,11 @@ struct {
 	__type(value, struct ftctl_flow4);
 } flow4 SEC(".maps");
 
-#define FLOW_INNER_MAP(inner, outer, key_type, flow_type)                                                    \
+#define FLOW_INNER_MAP(inner, outer, map_type, flags, key_type, flow_type)                                   \
 	/* sizes, not types: of types that only an inner map mentions clang keeps nothing but the name */    \
 	struct inner {                                                                                       \
-		__uint(type, BPF_MAP_TYPE_HASH);                                                             \
-		__uint(map_flags, BPF_F_NO_PREALLOC);                                                        \
+		__uint(type, map_type);                                                                      \
+		__uint(map_flags, flags);                                                                    \
 		__uint(max_entries, 1);                                                                      \
 		__uint(key_size, sizeof(key_type));                                                          \
 		__uint(value_size, sizeof(flow_type));                                                       \
@@ -80,9 +80,12 @@ struct {
 		__array(values, struct inner);                                                               \
 	} outer SEC(".maps")
 
-FLOW_INNER_MAP(flow4t, outer_flow4t, struct ftctl_key4t, struct ftctl_flow);
-FLOW_INNER_MAP(flow6, outer_flow6, struct ftctl_key6, struct ftctl_flow6);
-FLOW_INNER_MAP(flowx, outer_flowx, struct ftctl_keyx, struct ftctl_flowx);
+FLOW_INNER_MAP(flow4t, outer_flow4t, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE | BPF_F_INNER_MAP, __u32,
+	       struct ftctl_flow4t);
+FLOW_INNER_MAP(flow6, outer_flow6, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct ftctl_key6,
+	       struct ftctl_flow6);
+FLOW_INNER_MAP(flowx, outer_flowx, BPF_MAP_TYPE_HASH, BPF_F_NO_PREALLOC, struct ftctl_keyx,
+	       struct ftctl_flowx);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -34,10 +34,7 @@ struct RingFree {
 
 class DatapathImpl final : public Datapath {
   public:
-    DatapathImpl(Maps maps, PinDir pins)
-        : maps_(std::move(maps)), table_(maps_.flow4(), maps_.flow4_entries()), pins_(std::move(pins))
-    {
-    }
+    DatapathImpl(Maps maps, PinDir pins) : maps_(std::move(maps)), pins_(std::move(pins)) {}
     /// Pinned attachments stay; unpinned ones go.
     ~DatapathImpl() override;
     DatapathImpl(const DatapathImpl &) = delete;
@@ -108,13 +105,11 @@ class DatapathImpl final : public Datapath {
     Status flow_insert_hashed(const FlowEntry &entry, ftctl_shape shape);
     Result<std::optional<FlowEntry>> flow_lookup_hashed(const ftctl_tuple &key, ftctl_shape shape);
     Result<std::optional<FlowEntry>> flow_delete_hashed(const ftctl_tuple &key, ftctl_shape shape);
-    void set_crowded_out(std::uint32_t flows);
+    Status flow_insert_placed(FlowTable &table, const FlowEntry &entry);
     Result<int> dry_program(std::uint32_t ifindex, ftctl_hook hook);
 
     Maps maps_;
-    FlowTable table_;
-    FlowBloom bloom_;               ///< since the first change of a flow, as the next one
-    std::uint32_t crowded_out_ = 0; ///< plain IPv4 flows in map flowx
+    FlowBloom bloom_; ///< since the first change of a flow
     FilterMaps filter_;
     PinDir pins_;
     bool adopted_ = false;

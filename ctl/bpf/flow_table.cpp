@@ -16,24 +16,69 @@ constexpr std::uint32_t kSpare = FTCTL_FLOW4_PROBES - 1; // behind the last home
 // An entry whose flow is gone gets no other one for so long. A program runs for microseconds, but the
 // processor may be a virtual one that has to wait for its turn.
 constexpr std::uint64_t kQuarantineNs = 100 * 1000 * 1000;
-// ftctl_flow4.key.src of entries that are gone
+// key.src of entries that are gone
 constexpr std::uint32_t kQuarantined = 1;
 constexpr std::uint32_t kSettled = 0;
 
+// What keys of both kinds have, and how they are made of tuples.
+ftctl_key4 &plain(ftctl_key4 &key)
+{
+    return key;
+}
+
+ftctl_key4 &plain(ftctl_key4t &key)
+{
+    return key.in;
+}
+
+void set_key(const ftctl_tuple &flow, ftctl_key4 &key)
+{
+    ftctl_key4_of(&flow, &key);
+}
+
+void set_key(const ftctl_tuple &flow, ftctl_key4t &key)
+{
+    ftctl_key4t_of(&flow, &key);
+}
+
+ftctl_tuple tuple_of(const ftctl_key4 &key)
+{
+    ftctl_tuple tuple{};
+    tuple.src.w[0] = key.src;
+    tuple.dst.w[0] = key.dst;
+    tuple.sport = key.sport;
+    tuple.dport = key.dport;
+    tuple.iif_proto = key.iif_proto;
+    tuple.family = 4;
+    return tuple;
+}
+
+ftctl_tuple tuple_of(const ftctl_key4t &key)
+{
+    ftctl_tuple tuple = tuple_of(key.in);
+    tuple.outer_src.w[0] = key.outer_src;
+    tuple.outer_dst.w[0] = key.outer_dst;
+    tuple.tunnel = FTCTL_TUNNEL_IPV4;
+    return tuple;
+}
+
 // Programs look at it meanwhile.
-std::uint32_t kind_of(const ftctl_flow4 &entry)
+template <typename Entry>
+std::uint32_t kind_of(Entry &entry)
 {
-    return __atomic_load_n(&entry.key.iif_proto, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&plain(entry.key).iif_proto, __ATOMIC_ACQUIRE);
 }
 
-void set_kind(ftctl_flow4 &entry, std::uint32_t kind)
+template <typename Entry>
+void set_kind(Entry &entry, std::uint32_t kind)
 {
-    __atomic_store_n(&entry.key.iif_proto, kind, __ATOMIC_RELEASE);
+    __atomic_store_n(&plain(entry.key).iif_proto, kind, __ATOMIC_RELEASE);
 }
 
-bool is_settled(const ftctl_flow4 &entry)
+template <typename Entry>
+bool is_settled(Entry &entry)
 {
-    return kind_of(entry) == FTCTL_FLOW4_GONE && entry.key.src == kSettled;
+    return kind_of(entry) == FTCTL_FLOW4_GONE && plain(entry.key).src == kSettled;
 }
 
 bool is_flow(std::uint32_t kind)
@@ -41,50 +86,34 @@ bool is_flow(std::uint32_t kind)
     return kind != FTCTL_FLOW4_FREE && kind != FTCTL_FLOW4_GONE;
 }
 
-bool has_flow(const ftctl_flow4 &entry)
+} // namespace
+
+std::uint32_t flow_table_entries(std::uint32_t flows)
 {
-    return is_flow(kind_of(entry));
+    return flows / 2 * 3 + kSpare;
 }
 
-} // namespace
+std::uint32_t flow_table_flows(std::uint32_t entries)
+{
+    return entries < kSpare ? 0 : (entries - kSpare) / 3 * 2;
+}
+
+std::uint32_t flow_table_homes(std::uint32_t entries)
+{
+    return entries - kSpare;
+}
 
 bool FlowTable::can_hold(const ftctl_tuple &flow)
 {
     return is_flow(flow.iif_proto);
 }
 
-std::uint32_t FlowTable::map_entries(std::uint32_t flows)
+template <typename Entry>
+Entry *FlowTableOf<Entry>::entry_of(const ftctl_tuple &flow) const
 {
-    return flows / 2 * 3 + kSpare;
-}
-
-std::uint32_t FlowTable::flows_of(std::uint32_t map_entries)
-{
-    return map_entries < kSpare ? 0 : (map_entries - kSpare) / 3 * 2;
-}
-
-std::uint32_t FlowTable::homes_of(std::uint32_t map_entries)
-{
-    return map_entries - kSpare;
-}
-
-void FlowTable::recount(std::uint64_t now_ns)
-{
-    size_ = 0;
-    gone_.clear();
-    for (std::uint32_t i = 0; i < entries_; ++i) {
-        if (has_flow(map_[i]))
-            ++size_;
-        else if (kind_of(map_[i]) == FTCTL_FLOW4_GONE && !is_settled(map_[i]))
-            gone_.push_back({i, now_ns}); // when is not known
-    }
-}
-
-ftctl_flow4 *FlowTable::find(const ftctl_tuple &flow) const
-{
-    ftctl_key4 key{};
-    ftctl_key4_of(&flow, &key);
-    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&flow), homes_of(entries_));
+    decltype(Entry::key) key{};
+    set_key(flow, key);
+    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&flow), flow_table_homes(entries_));
     for (std::uint32_t i = home; i < home + FTCTL_FLOW4_PROBES; ++i) {
         if (std::memcmp(&map_[i].key, &key, sizeof(key)) == 0)
             return &map_[i];
@@ -94,19 +123,43 @@ ftctl_flow4 *FlowTable::find(const ftctl_tuple &flow) const
     return nullptr;
 }
 
-bool FlowTable::each(const std::function<bool(const ftctl_flow4 &)> &handler) const
+template <typename Entry>
+ftctl_flow *FlowTableOf<Entry>::find(const ftctl_tuple &flow) const
+{
+    Entry *entry = entry_of(flow);
+    return entry != nullptr ? &entry->flow : nullptr;
+}
+
+template <typename Entry>
+bool FlowTableOf<Entry>::each(
+    const std::function<bool(const ftctl_tuple &, const ftctl_flow &)> &handler) const
 {
     for (std::uint32_t i = 0; i < entries_; ++i) {
-        if (has_flow(map_[i]) && !handler(map_[i]))
+        if (is_flow(kind_of(map_[i])) && !handler(tuple_of(map_[i].key), map_[i].flow))
             return false;
     }
     return true;
 }
 
-// Entries that are gone and settled become free from that one on downwards, when the one behind it is.
-void FlowTable::free_back_from(std::uint32_t index)
+template <typename Entry>
+void FlowTableOf<Entry>::recount(std::uint64_t now_ns)
 {
-    if (keep_homes_ || (index + 1 < entries_ && kind_of(map_[index + 1]) != FTCTL_FLOW4_FREE))
+    size_ = 0;
+    gone_.clear();
+    for (std::uint32_t i = 0; i < entries_; ++i) {
+        const std::uint32_t kind = kind_of(map_[i]);
+        if (is_flow(kind))
+            ++size_;
+        else if (kind == FTCTL_FLOW4_GONE && !is_settled(map_[i]))
+            gone_.push_back({i, now_ns}); // when is not known
+    }
+}
+
+// Entries that are gone and settled become free from that one on downwards, when the one behind it is.
+template <typename Entry>
+void FlowTableOf<Entry>::free_back_from(std::uint32_t index)
+{
+    if (crowded_out_ > 0 || (index + 1 < entries_ && kind_of(map_[index + 1]) != FTCTL_FLOW4_FREE))
         return;
     while (is_settled(map_[index])) {
         set_kind(map_[index], FTCTL_FLOW4_FREE);
@@ -116,45 +169,54 @@ void FlowTable::free_back_from(std::uint32_t index)
     }
 }
 
-void FlowTable::settle(std::uint64_t now_ns)
+template <typename Entry>
+void FlowTableOf<Entry>::settle(std::uint64_t now_ns)
 {
     while (!gone_.empty() && now_ns - gone_.front().ns >= kQuarantineNs) {
         const std::uint32_t index = gone_.front().index;
         gone_.pop_front();
-        map_[index].key.src = kSettled;
+        plain(map_[index].key).src = kSettled;
         free_back_from(index);
     }
 }
 
-bool FlowTable::insert(const ftctl_tuple &key, const ftctl_flow &flow, std::uint64_t now_ns)
+template <typename Entry>
+bool FlowTableOf<Entry>::insert(const ftctl_tuple &key, const ftctl_flow &flow, std::uint64_t now_ns)
 {
     settle(now_ns);
-    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&key), homes_of(entries_));
+    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&key), flow_table_homes(entries_));
     for (std::uint32_t i = home; i < home + FTCTL_FLOW4_PROBES; ++i) {
-        ftctl_flow4 &entry = map_[i];
-        if (kind_of(entry) != FTCTL_FLOW4_FREE && !is_settled(entry))
+        Entry &entry = map_[i];
+        const std::uint32_t kind = kind_of(entry);
+        if (kind != FTCTL_FLOW4_FREE && !is_settled(entry))
             continue;
-        ftctl_key4 words{};
-        ftctl_key4_of(&key, &words);
+        decltype(Entry::key) words{};
+        set_key(key, words);
+        plain(words).iif_proto = kind; // changes last of all
         entry.flow = flow;
-        entry.key.src = words.src;
-        entry.key.dst = words.dst;
-        entry.key.sport = words.sport;
-        entry.key.dport = words.dport;
-        set_kind(entry, words.iif_proto);
+        entry.key = words;
+        set_kind(entry, key.iif_proto);
         ++size_;
         return true;
     }
     return false;
 }
 
-void FlowTable::remove(ftctl_flow4 *entry, std::uint64_t now_ns)
+template <typename Entry>
+std::optional<ftctl_flow> FlowTableOf<Entry>::remove(const ftctl_tuple &flow, std::uint64_t now_ns)
 {
+    Entry *entry = entry_of(flow);
+    if (entry == nullptr)
+        return std::nullopt;
     set_kind(*entry, FTCTL_FLOW4_GONE);
-    entry->key.src = kQuarantined;
+    plain(entry->key).src = kQuarantined;
     --size_;
     gone_.push_back({static_cast<std::uint32_t>(entry - map_), now_ns});
     settle(now_ns);
+    return entry->flow; // from now on only a packet that has found it already is lost to the count
 }
+
+template class FlowTableOf<ftctl_flow4>;
+template class FlowTableOf<ftctl_flow4t>;
 
 } // namespace ftctl::bpf

@@ -3,6 +3,7 @@
 #include "bpf/datapath_impl.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include <bpf/bpf.h>
@@ -14,31 +15,11 @@
 namespace ftctl::bpf {
 namespace {
 
+constexpr std::array kPlaced = {FTCTL_SHAPE_4, FTCTL_SHAPE_4T}; // where their hash says
 constexpr const char *kInsert = "insert a flow";
 constexpr const char *kFullHint = "raise limits.flows";
 
 // One map's key and value, to and from a FlowEntry.
-ftctl_tuple tuple_of(const ftctl_key4 &key)
-{
-    ftctl_tuple tuple{};
-    tuple.src.w[0] = key.src;
-    tuple.dst.w[0] = key.dst;
-    tuple.sport = key.sport;
-    tuple.dport = key.dport;
-    tuple.iif_proto = key.iif_proto;
-    tuple.family = 4;
-    return tuple;
-}
-
-ftctl_tuple tuple_of(const ftctl_key4t &key)
-{
-    ftctl_tuple tuple = tuple_of(key.in);
-    tuple.outer_src.w[0] = key.outer_src;
-    tuple.outer_dst.w[0] = key.outer_dst;
-    tuple.tunnel = FTCTL_TUNNEL_IPV4;
-    return tuple;
-}
-
 ftctl_tuple tuple_of(const ftctl_key6 &key)
 {
     ftctl_tuple tuple{};
@@ -49,11 +30,6 @@ ftctl_tuple tuple_of(const ftctl_key6 &key)
     tuple.iif_proto = key.iif_proto;
     tuple.family = 6;
     return tuple;
-}
-
-FlowEntry entry_of(const ftctl_key4t &key, const ftctl_flow &flow)
-{
-    return {tuple_of(key), flow, {}, {}};
 }
 
 FlowEntry entry_of(const ftctl_key6 &key, const ftctl_flow6 &flow)
@@ -70,14 +46,9 @@ FlowEntry entry_of(const ftctl_keyx & /*key*/, const ftctl_flowx &flow)
 struct Packed {
     Packed(const ftctl_tuple &tuple, ftctl_shape map) : shape(map)
     {
-        switch (shape) {
-        case FTCTL_SHAPE_4T:
-            ftctl_key4t_of(&tuple, &key.k4t);
-            break;
-        case FTCTL_SHAPE_6:
+        if (shape == FTCTL_SHAPE_6) {
             ftctl_key6_of(&tuple, &key.k6);
-            break;
-        default:
+        } else {
             key.kx.digest = ftctl_tuple_digest(&tuple);
             value.tuple = tuple;
         }
@@ -89,14 +60,11 @@ struct Packed {
     }
     [[nodiscard]] FlowEntry entry(const ftctl_tuple &tuple) const
     {
-        if (shape == FTCTL_SHAPE_4T)
-            return {tuple, value.flow.flow, {}, {}};
         return {tuple, value.flow.flow, value.flow.new_src, value.flow.new_dst};
     }
 
     ftctl_shape shape;
     union {
-        ftctl_key4t k4t;
         ftctl_key6 k6;
         ftctl_keyx kx;
     } key{};
@@ -185,19 +153,11 @@ Result<bool> walk(int fd, std::uint32_t max_entries, const std::function<bool(co
 Status walk_flows_by_key(int fd, ftctl_shape shape, std::uint32_t max_entries,
                          const std::function<bool(const FlowEntry &)> &handler)
 {
-    auto done = shape == FTCTL_SHAPE_4T  ? walk_by_key<ftctl_key4t, ftctl_flow>(fd, max_entries, handler)
-                : shape == FTCTL_SHAPE_6 ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
-                                         : walk_by_key<ftctl_keyx, ftctl_flowx>(fd, max_entries, handler);
+    auto done = shape == FTCTL_SHAPE_6 ? walk_by_key<ftctl_key6, ftctl_flow6>(fd, max_entries, handler)
+                                       : walk_by_key<ftctl_keyx, ftctl_flowx>(fd, max_entries, handler);
     if (!done)
         return tl::unexpected(done.error());
     return {};
-}
-
-// Some plain IPv4 flow stands in map flowx, where the programs look when its home is not free.
-void DatapathImpl::set_crowded_out(std::uint32_t flows)
-{
-    crowded_out_ = flows;
-    table_.keep_homes(crowded_out_ > 0);
 }
 
 // Of the flows that an earlier daemon left nothing is known but the bits, which stay as they are until one
@@ -207,16 +167,20 @@ Status DatapathImpl::need_index()
     if (bloom_)
         return {};
     FlowBloom bloom(maps_.config(), maps_.flow_bloom(), maps_.flow_entries());
-    std::uint32_t plain = 0;
+    std::array<std::uint32_t, FTCTL_SHAPES> flows{};
     const auto count = [&](const FlowEntry &entry) {
         bloom.count(entry.key);
-        plain += ftctl_shape_of(&entry.key) == FTCTL_SHAPE_4 ? 1U : 0U;
+        ++flows.at(ftctl_shape_of(&entry.key));
         return true;
     };
     if (auto walked = flow_each(count); !walked)
         return walked;
-    table_.recount(monotonic_ns());
-    set_crowded_out(plain - table_.size());
+    for (const ftctl_shape shape : kPlaced) {
+        if (FlowTable *table = maps_.flow_table(shape); table != nullptr) {
+            table->recount(monotonic_ns());
+            table->set_crowded_out(flows.at(shape) - table->size());
+        }
+    }
     bloom_ = std::move(bloom);
     bloom_.show();
     return {};
@@ -233,34 +197,36 @@ Status DatapathImpl::flow_insert_hashed(const FlowEntry &entry, ftctl_shape shap
     return {};
 }
 
+Status DatapathImpl::flow_insert_placed(FlowTable &table, const FlowEntry &entry)
+{
+    auto found = flow_lookup(entry.key);
+    if (!found)
+        return tl::unexpected(found.error());
+    if (*found || !FlowTable::can_hold(entry.key))
+        return fail_errno(kInsert, *found ? EEXIST : EINVAL);
+    if (table.size() + table.crowded_out() >= maps_.flow_entries())
+        return fail_errno(kInsert, E2BIG, kFullHint);
+    if (table.insert(entry.key, entry.flow, monotonic_ns()))
+        return {};
+    table.set_crowded_out(table.crowded_out() + 1);
+    auto done = flow_insert_hashed(entry, FTCTL_SHAPE_X);
+    if (!done)
+        table.set_crowded_out(table.crowded_out() - 1);
+    return done;
+}
+
 Status DatapathImpl::flow_insert(const FlowEntry &entry)
 {
     const ftctl_shape shape = ftctl_shape_of(&entry.key);
     if (auto known = need_index(); !known)
         return known;
-    if (shape == FTCTL_SHAPE_4) {
-        if (!FlowTable::can_hold(entry.key))
-            return fail_errno(kInsert, EINVAL);
-        auto found = flow_lookup(entry.key);
-        if (!found)
-            return tl::unexpected(found.error());
-        if (*found)
-            return fail_errno(kInsert, EEXIST);
-        if (table_.size() + crowded_out_ >= maps_.flow_entries())
-            return fail_errno(kInsert, E2BIG, kFullHint);
-    }
+    if (auto made = maps_.need_flow_map(shape); !made)
+        return made;
+    FlowTable *table = maps_.flow_table(shape);
     bloom_.add(entry.key);
-    if (shape == FTCTL_SHAPE_4) {
-        if (table_.insert(entry.key, entry.flow, monotonic_ns()))
-            return {};
-        set_crowded_out(crowded_out_ + 1);
-    }
-    auto done = flow_insert_hashed(entry, shape == FTCTL_SHAPE_4 ? FTCTL_SHAPE_X : shape);
-    if (!done) {
+    auto done = table != nullptr ? flow_insert_placed(*table, entry) : flow_insert_hashed(entry, shape);
+    if (!done)
         bloom_.remove(entry.key);
-        if (shape == FTCTL_SHAPE_4)
-            set_crowded_out(crowded_out_ - 1);
-    }
     return done;
 }
 
@@ -280,10 +246,11 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup_hashed(const ftctl_tu
 Result<std::optional<FlowEntry>> DatapathImpl::flow_lookup(const ftctl_tuple &key)
 {
     const ftctl_shape shape = ftctl_shape_of(&key);
-    if (shape != FTCTL_SHAPE_4)
+    const FlowTable *table = maps_.flow_table(shape);
+    if (table == nullptr)
         return flow_lookup_hashed(key, shape);
-    if (const ftctl_flow4 *entry = table_.find(key); entry != nullptr)
-        return FlowEntry{key, entry->flow, {}, {}};
+    if (const ftctl_flow *flow = table->find(key); flow != nullptr)
+        return FlowEntry{key, *flow, {}, {}};
     return flow_lookup_hashed(key, FTCTL_SHAPE_X);
 }
 
@@ -311,17 +278,18 @@ Result<std::optional<FlowEntry>> DatapathImpl::flow_delete(const ftctl_tuple &ke
     const ftctl_shape shape = ftctl_shape_of(&key);
     if (auto known = need_index(); !known)
         return tl::unexpected(known.error());
-    if (ftctl_flow4 *entry = shape == FTCTL_SHAPE_4 ? table_.find(key) : nullptr; entry != nullptr) {
-        table_.remove(entry, monotonic_ns());
-        bloom_.remove(key);
-        // After it: only a packet that has found the flow already is lost to the count.
-        return FlowEntry{key, entry->flow, {}, {}};
+    FlowTable *table = maps_.flow_table(shape);
+    if (table != nullptr) {
+        if (const auto flow = table->remove(key, monotonic_ns())) {
+            bloom_.remove(key);
+            return FlowEntry{key, *flow, {}, {}};
+        }
     }
-    auto gone = flow_delete_hashed(key, shape == FTCTL_SHAPE_4 ? FTCTL_SHAPE_X : shape);
+    auto gone = flow_delete_hashed(key, table != nullptr ? FTCTL_SHAPE_X : shape);
     if (gone && *gone) {
         bloom_.remove(key);
-        if (shape == FTCTL_SHAPE_4)
-            set_crowded_out(crowded_out_ - 1);
+        if (table != nullptr)
+            table->set_crowded_out(table->crowded_out() - 1);
     }
     return gone;
 }
@@ -371,11 +339,14 @@ Status DatapathImpl::flow_each(const std::function<bool(const FlowEntry &)> &han
 {
     const std::uint32_t entries = maps_.flow_entries();
     const auto in = [this](ftctl_shape shape) { return maps_.flow_fd(shape); };
-    Result<bool> more = table_.each([&](const ftctl_flow4 &e) {
-        return handler({tuple_of(e.key), e.flow, {}, {}});
-    });
-    if (more && *more)
-        more = walk<ftctl_key4t, ftctl_flow>(in(FTCTL_SHAPE_4T), entries, handler);
+    const auto placed = [&](const ftctl_tuple &key, const ftctl_flow &flow) {
+        return handler({key, flow, {}, {}});
+    };
+    Result<bool> more = true;
+    for (const ftctl_shape shape : kPlaced) {
+        const FlowTable *table = maps_.flow_table(shape);
+        more = *more && (table == nullptr || table->each(placed));
+    }
     if (more && *more)
         more = walk<ftctl_key6, ftctl_flow6>(in(FTCTL_SHAPE_6), entries, handler);
     if (more && *more)

@@ -24,12 +24,13 @@ constexpr std::uint32_t kU32 = sizeof(std::uint32_t);
 // enum values and macros of linux/bpf.h are of several types; a table wants one.
 constexpr std::uint32_t kMmapable = BPF_F_MMAPABLE;
 constexpr std::uint32_t kNoPrealloc = BPF_F_NO_PREALLOC;
+constexpr std::uint32_t kAnySize = BPF_F_INNER_MAP;
 constexpr std::uint32_t kEgressDevices = 256;
 
 // Not every machine has tunnels, IPv6 or tags, and the buckets alone are 16 bytes for each entry there could
 // be: these maps are made when the first such flow comes, and their entries as they are needed.
-constexpr MapSpec kFlow4t = {"flow4t", BPF_MAP_TYPE_HASH, sizeof(ftctl_key4t), sizeof(ftctl_flow),
-                             0,        kNoPrealloc};
+constexpr MapSpec kFlow4t = {"flow4t", BPF_MAP_TYPE_ARRAY,  kU32, sizeof(ftctl_flow4t),
+                             0,        kMmapable | kAnySize};
 constexpr MapSpec kFlow6 = {"flow6", BPF_MAP_TYPE_HASH, sizeof(ftctl_key6), sizeof(ftctl_flow6),
                             0,       kNoPrealloc};
 constexpr MapSpec kFlowx = {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_keyx), sizeof(ftctl_flowx),
@@ -37,7 +38,6 @@ constexpr MapSpec kFlowx = {"flowx", BPF_MAP_TYPE_HASH, sizeof(ftctl_keyx), size
 
 // The early filter's maps are made with each rule set; what holds them has room for two sets.
 constexpr std::uint32_t kFilterSets = 2;
-constexpr std::uint32_t kAnySize = BPF_F_INNER_MAP;
 constexpr MapSpec kFilterPrefixes = {
     "filter_prefix", BPF_MAP_TYPE_LPM_TRIE, sizeof(ftctl_filter_key), sizeof(ftctl_filter_hit), 0,
     kNoPrealloc};
@@ -92,7 +92,7 @@ Status check_pinned(const MapSpec &spec, int fd, std::uint32_t &entries)
     if (info.type != static_cast<std::uint32_t>(spec.type) || info.key_size != spec.key_size ||
         info.value_size != spec.value_size ||
         (spec.max_entries != 0 && info.max_entries != spec.max_entries) ||
-        (info.map_flags & (kMmapable | kNoPrealloc)) != spec.flags)
+        (info.map_flags & (kMmapable | kNoPrealloc | kAnySize)) != spec.flags)
         return misfit(spec.name, "the layout is that of another version of ftctl");
     entries = info.max_entries;
     return {};
@@ -124,8 +124,7 @@ std::uint32_t flow_map_size(std::uint32_t flow_entries)
 // Of a map whose spec leaves it open.
 std::uint32_t entries_of(MapId id, std::uint32_t flow_entries)
 {
-    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries)
-                                   : FlowTable::map_entries(flow_entries);
+    return id == MapId::flow_bloom ? FlowBloom::map_entries(flow_entries) : flow_table_entries(flow_entries);
 }
 
 std::size_t page_rounded(std::size_t bytes)
@@ -249,7 +248,7 @@ Result<Maps> Maps::open(const std::string &dir)
         if (auto fits = check_pinned(spec, fd->get(), entries); !fits)
             return tl::unexpected(fits.error());
         if (i == static_cast<std::size_t>(MapId::flow4))
-            maps.flow_entries_ = FlowTable::flows_of(entries);
+            maps.flow_entries_ = flow_table_flows(entries);
         else if (spec.max_entries == 0 && entries != entries_of(static_cast<MapId>(i), maps.flow_entries_))
             return misfit(spec.name, "its size is not that of the flow maps");
         maps.fds_[i] = std::move(*fd);
@@ -282,10 +281,30 @@ Status Maps::open_flow_maps()
         std::uint32_t entries = 0;
         if (auto fits = check_pinned(spec, inner->get(), entries); !fits)
             return fits;
-        if (entries != flow_map_size(flow_entries_))
+        if (entries != flow_map_entries(shape))
             return misfit(spec.name, "flow maps of different capacity");
-        inner_.at(shape) = std::move(*inner);
+        if (auto taken = take_flow_map(shape, std::move(*inner)); !taken)
+            return taken;
     }
+    return {};
+}
+
+std::uint32_t Maps::flow_map_entries(ftctl_shape shape) const
+{
+    return shape == FTCTL_SHAPE_4T ? flow4t_entries() : flow_map_size(flow_entries_);
+}
+
+Status Maps::take_flow_map(ftctl_shape shape, Fd map)
+{
+    if (shape == FTCTL_SHAPE_4T) {
+        auto memory = Mapping::map(map.get(), flow4t_entries() * sizeof(ftctl_flow4t), kFlow4t.name);
+        if (!memory)
+            return tl::unexpected(memory.error());
+        flow4t_ = std::move(*memory);
+        tables_.at(shape) = std::make_unique<FlowTableOf<ftctl_flow4t>>(
+            static_cast<ftctl_flow4t *>(flow4t_.data()), flow4t_entries());
+    }
+    inner_.at(shape) = std::move(map);
     return {};
 }
 
@@ -296,10 +315,10 @@ int Maps::flow_fd(ftctl_shape shape) const
 
 Status Maps::need_flow_map(ftctl_shape shape)
 {
-    if (flow_fd(shape) >= 0)
+    if (shape == FTCTL_SHAPE_4 || flow_fd(shape) >= 0)
         return {};
     const auto *outer = std::ranges::find(kOuterFlows, shape, &std::pair<ftctl_shape, MapId>::first);
-    auto made = make_map(*map_spec(outer->second).inner, flow_map_size(flow_entries_));
+    auto made = make_map(*map_spec(outer->second).inner, flow_map_entries(shape));
     if (!made)
         return tl::unexpected(made.error());
     const std::uint32_t first = 0;
@@ -308,8 +327,7 @@ Status Maps::need_flow_map(ftctl_shape shape)
         return fail_errno(fmt::format("put map {} into {}", map_spec(outer->second).inner->name,
                                       map_spec(outer->second).name),
                           errno);
-    inner_.at(shape) = std::move(*made);
-    return {};
+    return take_flow_map(shape, std::move(*made));
 }
 
 Status Maps::map_memory()
@@ -327,6 +345,8 @@ Status Maps::map_memory()
             return tl::unexpected(made.error());
         *mapping = std::move(*made);
     }
+    tables_.at(FTCTL_SHAPE_4) = std::make_unique<FlowTableOf<ftctl_flow4>>(
+        static_cast<ftctl_flow4 *>(flow4_.data()), flow4_entries());
     return {};
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <linux/bpf.h>
@@ -93,8 +94,8 @@ class Maps {
     [[nodiscard]] int fd(MapId id) const { return fds_[static_cast<std::size_t>(id)].get(); }
     /// Flows that each flow map has room for: two for each connection.
     [[nodiscard]] std::uint32_t flow_entries() const { return flow_entries_; }
-    /// The hash map of flows of that shape; -1 while it has not been made, and of plain IPv4 flows: they are
-    /// in flow4().
+    /// The hash map of flows of that shape, or map flow4t; -1 while it has not been made, and of plain IPv4
+    /// flows.
     [[nodiscard]] int flow_fd(ftctl_shape shape) const;
     /// Makes it, empty, with room for flow_entries(), if there is none. Packets find it from then on.
     Status need_flow_map(ftctl_shape shape);
@@ -102,13 +103,19 @@ class Maps {
     [[nodiscard]] ftctl_config &config() const { return *static_cast<ftctl_config *>(config_.data()); }
     [[nodiscard]] ftctl_path *paths() const { return static_cast<ftctl_path *>(paths_.data()); }
     [[nodiscard]] ftctl_slot *slots() const { return static_cast<ftctl_slot *>(slots_.data()); }
-    [[nodiscard]] ftctl_flow4 *flow4() const { return static_cast<ftctl_flow4 *>(flow4_.data()); }
-    [[nodiscard]] std::uint32_t flow4_entries() const { return FlowTable::map_entries(flow_entries_); }
+    /// The flows of that shape that stand where their hash says; nullptr: they are in a hash map, or there
+    /// are none yet.
+    [[nodiscard]] FlowTable *flow_table(ftctl_shape shape) const { return tables_.at(shape).get(); }
+    [[nodiscard]] std::uint32_t flow4_entries() const { return flow_table_entries(flow_entries_); }
+    /// Seldom has more than one direction of a connection a tunnel.
+    [[nodiscard]] std::uint32_t flow4t_entries() const { return flow_table_entries(flow_entries_ / 2); }
     [[nodiscard]] std::uint64_t *flow_bloom() const { return static_cast<std::uint64_t *>(bloom_.data()); }
 
   private:
     Status map_memory();
     Status open_flow_maps();
+    [[nodiscard]] std::uint32_t flow_map_entries(ftctl_shape shape) const;
+    Status take_flow_map(ftctl_shape shape, Fd map);
 
     std::array<Fd, kMapCount> fds_;
     std::array<Fd, FTCTL_SHAPES> inner_; ///< by ftctl_shape
@@ -117,6 +124,8 @@ class Maps {
     Mapping paths_;
     Mapping slots_;
     Mapping flow4_;
+    Mapping flow4t_;
+    std::array<std::unique_ptr<FlowTable>, FTCTL_SHAPES> tables_; ///< by ftctl_shape, in these two
     Mapping bloom_;
 };
 

@@ -53,7 +53,8 @@ Result<Fd> program_fd(const bpf_program *program)
 template <typename Skeleton>
 void set_params(Skeleton &skeleton, const Maps &maps, const InstanceParams &params)
 {
-    skeleton.rodata->cfg_homes = FlowTable::homes_of(maps.flow4_entries());
+    skeleton.rodata->cfg_homes4 = flow_table_homes(maps.flow4_entries());
+    skeleton.rodata->cfg_homes4t = flow_table_homes(maps.flow4t_entries());
     skeleton.rodata->cfg_slot = params.slot;
     skeleton.rodata->cfg_ifindex = params.ifindex;
     skeleton.rodata->cfg_dry = params.dry ? 1 : 0;

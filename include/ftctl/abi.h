@@ -121,8 +121,8 @@ FTCTL_ASSERT(sizeof(struct ftctl_tuple) == 92, "tuple");
  * memory and in hashing, for the size of a tunnel's key.
  */
 enum ftctl_shape {
-	FTCTL_SHAPE_4 = 0,  /* flow4: IPv4; flowx: those that find no room there (flow4.h) */
-	FTCTL_SHAPE_4T = 1, /* flow4t: IPv4 in IPv4 */
+	FTCTL_SHAPE_4 = 0,  /* flow4: IPv4; flowx: what finds no room there (flow4.h) */
+	FTCTL_SHAPE_4T = 1, /* flow4t: IPv4 in IPv4; as above */
 	FTCTL_SHAPE_6 = 2,  /* flow6: IPv6 */
 	FTCTL_SHAPE_X = 3,  /* flowx: everything else */
 	FTCTL_SHAPES = 4,
@@ -138,7 +138,7 @@ struct ftctl_key4 {
 };
 FTCTL_ASSERT(sizeof(struct ftctl_key4) == 16, "flow4 key");
 
-/* Map: flow4t, in outer_flow4t. */
+/* In map flow4t. */
 struct ftctl_key4t {
 	struct ftctl_key4 in;
 	ftctl_u32 outer_src; /* be */
@@ -227,6 +227,7 @@ static inline void ftctl_key_words(void *to, const struct ftctl_tuple *t, unsign
 	}
 }
 #define FTCTL_WORD_SRC	 0  /* and behind it dst */
+#define FTCTL_WORD_OUTER 8  /* outer_src, and behind it outer_dst */
 #define FTCTL_WORD_PORTS 16 /* and behind them iif_proto */
 
 static inline void ftctl_key4_of(const struct ftctl_tuple *t, struct ftctl_key4 *key)
@@ -304,9 +305,9 @@ static inline ftctl_u64 ftctl_count_bytes(const struct ftctl_count *c)
 }
 
 /*
- * Action of one direction. Map: flow4t; within ftctl_flow4, ftctl_flow6 and ftctl_flowx: the others. Created
- * by the daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so
- * that no count is lost.
+ * Action of one direction, within ftctl_flow4, ftctl_flow4t, ftctl_flow6 or ftctl_flowx. Created by the
+ * daemon; from then on only BPF programs write to it (the packet path, the witness, flow_edit), so that no
+ * count is lost.
  */
 struct ftctl_flow {
 	ftctl_u32 gen;	     /* config.gen this direction was last witnessed under */
@@ -338,6 +339,13 @@ struct ftctl_flow4 {
 	struct ftctl_flow flow;
 };
 FTCTL_ASSERT(sizeof(struct ftctl_flow4) == 80, "flow4");
+
+/* Map: flow4t, in outer_flow4t (flow4.h). */
+struct ftctl_flow4t {
+	struct ftctl_key4t key;
+	struct ftctl_flow flow;
+};
+FTCTL_ASSERT(sizeof(struct ftctl_flow4t) == 88, "flow4t");
 
 /* Map: flow6; within ftctl_flowx: flowx. */
 struct ftctl_flow6 {

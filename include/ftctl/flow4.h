@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Where a plain IPv4 flow stands. Most flows are such, and the kernel's hash map has to wait for memory twice
- * before it has found one: for the bucket, and for the entry that the bucket names. In map flow4 (array,
- * memory-mapped by the daemon) the hash says where the entry itself is.
+ * Where a flow of IPv4, plain or in IPv4, stands. Most flows are such, and the kernel's hash map has to wait
+ * for memory twice before it has found one: for the bucket, and for the entry that the bucket names. In maps
+ * flow4 and flow4t (arrays, memory-mapped by the daemon) the hash says where the entry itself is.
  *
  * A flow stands in its home or in one of the FTCTL_FLOW4_PROBES - 1 entries behind it: linear probing. It
  * never moves. One that finds no room there stands in map flowx, and its home is not free as long as it does.
@@ -18,7 +18,7 @@
 
 #define FTCTL_FLOW4_PROBES 8U
 
-/* ftctl_flow4.key.iif_proto of entries without a flow */
+/* key.iif_proto of entries without a flow */
 #define FTCTL_FLOW4_FREE 0U	     /* no flow of a home before it stands behind it */
 #define FTCTL_FLOW4_GONE 0xffffffffU /* of no flow: protocol 255 */
 

@@ -54,9 +54,9 @@ bool Rig::Impl::marked() const
 
 void Rig::reset(Hook hook)
 {
-    for (const char *name : {"flow4t", "flow6", "flowx", "samples"})
+    for (const char *name : {"flow6", "flowx", "samples"})
         impl_->clear(name);
-    clear_flow4();
+    clear_placed();
     std::fill_n(impl_->bits(), (2U << FTCTL_BLOOM_FIRST) / 64, 0);
     ftctl_config fresh{};
     fresh.abi = FTCTL_ABI;
@@ -145,11 +145,6 @@ void Rig::set_broadcast(const ftctl_broadcast &key, bool present)
 
 namespace {
 
-bool in_flow4(const ftctl_tuple &t)
-{
-    return t.family == 4 && t.tunnel == FTCTL_TUNNEL_NONE && t.vlan[0].proto == 0 && t.pppoe == 0;
-}
-
 /// A tuple in the layout of its hash map, whose name comes with it. The size is the largest one's.
 struct MapKey {
     const char *map;
@@ -166,15 +161,8 @@ MapKey map_key(const char *map, const Key &key)
 
 MapKey map_key(const ftctl_tuple &t)
 {
-    if (t.vlan[0].proto == 0 && t.pppoe == 0) {
-        if (t.family == 4 && t.tunnel == FTCTL_TUNNEL_IPV4) {
-            const ftctl_key4 in{t.src.w[0], t.dst.w[0], t.sport, t.dport, t.iif_proto};
-            return map_key("flow4t", ftctl_key4t{in, t.outer_src.w[0], t.outer_dst.w[0]});
-        }
-        if (t.family == 6 && t.tunnel == FTCTL_TUNNEL_NONE) {
-            return map_key("flow6", ftctl_key6{t.src, t.dst, t.sport, t.dport, t.iif_proto});
-        }
-    }
+    if (t.vlan[0].proto == 0 && t.pppoe == 0 && t.family == 6 && t.tunnel == FTCTL_TUNNEL_NONE)
+        return map_key("flow6", ftctl_key6{t.src, t.dst, t.sport, t.dport, t.iif_proto});
     return map_key("flowx", ftctl_keyx{ftctl_tuple_digest(&t)});
 }
 
@@ -182,21 +170,39 @@ MapKey map_key(const ftctl_tuple &t)
 
 void Rig::set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow)
 {
-    if (!in_flow4(key)) {
-        set_stranger(key, key, flow);
-        return;
-    }
-    if (ftctl_flow4 *entry = impl_->table.find(key); entry != nullptr)
-        entry->flow = flow.flow;
-    else if (!impl_->table.insert(key, flow.flow, now_ns()))
-        set_stranger(key, key, flow); // as the daemon does
+    bpf::FlowTable *table = impl_->table(key);
+    if (ftctl_flow *there = table != nullptr ? table->find(key) : nullptr; there != nullptr)
+        *there = flow.flow;
+    else if (table == nullptr || !table->insert(key, flow.flow, now_ns()))
+        set_stranger(key, key, flow); // where the daemon puts them as well
     set_bloom(key, true);
 }
 
+bpf::FlowTable *Rig::Impl::table(const ftctl_tuple &t) const
+{
+    if (t.vlan[0].proto != 0 || t.pppoe != 0 || t.family != 4 || t.tunnel == FTCTL_TUNNEL_IPV6)
+        return nullptr;
+    return tables.at(t.tunnel == FTCTL_TUNNEL_IPV4 ? 1 : 0).get();
+}
+
+namespace {
+
+std::uint32_t home_of(const ftctl_tuple &key)
+{
+    return ftctl_flow4_home(ftctl_bloom_hash(&key),
+                            bpf::flow_table_homes(bpf::flow_table_entries(kTestFlows)));
+}
+
+} // namespace
+
 ftctl_flow4 *Rig::flow4_entries(const ftctl_tuple &key)
 {
-    const std::uint32_t homes = bpf::FlowTable::homes_of(bpf::FlowTable::map_entries(kTestFlows));
-    return static_cast<ftctl_flow4 *>(impl_->flow4.data()) + ftctl_flow4_home(ftctl_bloom_hash(&key), homes);
+    return static_cast<ftctl_flow4 *>(impl_->placed[0].data()) + home_of(key);
+}
+
+ftctl_flow4t *Rig::flow4t_entries(const ftctl_tuple &key)
+{
+    return static_cast<ftctl_flow4t *>(impl_->placed[1].data()) + home_of(key);
 }
 
 void Rig::set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow)
@@ -218,9 +224,9 @@ void Rig::set_bloom(const ftctl_tuple &key, bool present)
 std::optional<ftctl_flow6> Rig::flow6(const ftctl_tuple &key)
 {
     ftctl_flowx out{};
-    if (in_flow4(key)) {
-        if (const ftctl_flow4 *entry = impl_->table.find(key); entry != nullptr)
-            return ftctl_flow6{entry->flow, {}, {}};
+    if (const bpf::FlowTable *table = impl_->table(key); table != nullptr) {
+        if (const ftctl_flow *there = table->find(key); there != nullptr)
+            return ftctl_flow6{*there, {}, {}};
     }
     const MapKey at = map_key(key);
     if (bpf_map_lookup_elem(impl_->map(at.map), at.bytes.data(), &out) < 0)

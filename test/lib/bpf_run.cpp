@@ -15,7 +15,7 @@
 namespace ftctl::test {
 namespace {
 
-const std::uint32_t kFlow4Entries = bpf::FlowTable::map_entries(kTestFlows);
+const std::uint32_t kPlacedEntries = bpf::flow_table_entries(kTestFlows);
 constexpr std::size_t kBloomBytes = (2U << FTCTL_BLOOM_FIRST) / 8;
 constexpr std::size_t kBuffer = 16384;
 constexpr std::array kInner = {bpf::MapId::outer_flow4t, bpf::MapId::outer_flow6, bpf::MapId::outer_flowx};
@@ -50,7 +50,7 @@ void Rig::Impl::share_maps(bpf_object *object)
         if (name == "flow_bloom")
             bpf_map__set_max_entries(map, bpf::FlowBloom::map_entries(kTestFlows));
         else if (name == "flow4")
-            bpf_map__set_max_entries(map, kFlow4Entries);
+            bpf_map__set_max_entries(map, kPlacedEntries);
         else if (name == "samples")
             bpf_map__set_max_entries(map, kTestFlows);
         const auto found = maps.find(name);
@@ -78,7 +78,7 @@ Skeleton *Rig::Impl::load(std::uint32_t slot, std::uint32_t ifindex, bool dry)
     skeleton->rodata->cfg_slot = slot;
     skeleton->rodata->cfg_ifindex = ifindex;
     skeleton->rodata->cfg_dry = dry ? 1 : 0;
-    skeleton->rodata->cfg_homes = bpf::FlowTable::homes_of(kFlow4Entries);
+    skeleton->rodata->cfg_homes4 = skeleton->rodata->cfg_homes4t = bpf::flow_table_homes(kPlacedEntries);
     share_maps(skeleton->obj);
     must(Skeleton::load(skeleton), "load the programs");
     keep_maps(skeleton->obj);
@@ -133,13 +133,14 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
     impl_->edit = ftctl_edit::open();
     if (impl_->edit == nullptr)
         die("open the edit skeleton", errno);
-    impl_->edit->rodata->cfg_homes = bpf::FlowTable::homes_of(kFlow4Entries);
+    impl_->edit->rodata->cfg_homes4 = impl_->edit->rodata->cfg_homes4t =
+        bpf::flow_table_homes(kPlacedEntries);
     impl_->share_maps(impl_->edit->obj);
     must(ftctl_edit::load(impl_->edit), "load flow_edit");
 
     for (std::size_t i = 0; i < kInner.size(); ++i) {
         const bpf::MapSpec &spec = *bpf::map_spec(kInner.at(i)).inner;
-        auto made = bpf::make_map(spec, kTestFlows);
+        auto made = bpf::make_map(spec, spec.type == BPF_MAP_TYPE_ARRAY ? kPlacedEntries : kTestFlows);
         if (!made)
             die(spec.name, made.error().err);
         impl_->inner.at(i) = std::move(*made);
@@ -151,11 +152,12 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
     if (!bloom)
         die("flow_bloom", bloom.error().err);
     impl_->bloom = std::move(*bloom);
-    auto flow4 = bpf::Mapping::map(impl_->map("flow4"), kFlow4Entries * sizeof(ftctl_flow4), "flow4");
-    if (!flow4)
-        die("flow4", flow4.error().err);
-    impl_->flow4 = std::move(*flow4);
-    clear_flow4();
+    auto flow4 = bpf::Mapping::map(impl_->map("flow4"), kPlacedEntries * sizeof(ftctl_flow4), "flow4");
+    auto flow4t = bpf::Mapping::map(impl_->map("flow4t"), kPlacedEntries * sizeof(ftctl_flow4t), "flow4t");
+    if (!flow4 || !flow4t)
+        die("flow4", flow4 ? flow4t.error().err : flow4.error().err);
+    impl_->placed = {std::move(*flow4), std::move(*flow4t)};
+    clear_placed();
 
     const auto collect = [](void *context, void *data, std::size_t size) {
         ftctl_event event{};
@@ -172,10 +174,14 @@ Rig::Rig() : impl_(std::make_unique<Impl>())
 
 Rig::~Rig() = default;
 
-void Rig::clear_flow4()
+void Rig::clear_placed()
 {
-    std::memset(impl_->flow4.data(), 0, kFlow4Entries * sizeof(ftctl_flow4));
-    impl_->table = bpf::FlowTable(static_cast<ftctl_flow4 *>(impl_->flow4.data()), kFlow4Entries);
+    auto *flow4 = static_cast<ftctl_flow4 *>(impl_->placed[0].data());
+    auto *flow4t = static_cast<ftctl_flow4t *>(impl_->placed[1].data());
+    std::fill_n(flow4, kPlacedEntries, ftctl_flow4{});
+    std::fill_n(flow4t, kPlacedEntries, ftctl_flow4t{});
+    impl_->tables = {std::make_unique<bpf::FlowTableOf<ftctl_flow4>>(flow4, kPlacedEntries),
+                     std::make_unique<bpf::FlowTableOf<ftctl_flow4t>>(flow4t, kPlacedEntries)};
 }
 
 void Rig::set_flow_maps(bool present)

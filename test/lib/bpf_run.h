@@ -76,8 +76,9 @@ class Rig {
     void set_stranger(const ftctl_tuple &key, const ftctl_tuple &whose, const ftctl_flow6 &flow);
     /// The addresses behind .flow count only where the tuple's map has them.
     void set_flow(const ftctl_tuple &key, const ftctl_flow6 &flow);
-    /// The entries of map flow4 where a plain IPv4 flow may stand, its home first.
+    /// The entries of map flow4 where a plain IPv4 flow may stand, its home first; those of flow4t.
     ftctl_flow4 *flow4_entries(const ftctl_tuple &key);
+    ftctl_flow4t *flow4t_entries(const ftctl_tuple &key);
     /// The bit by which the programs know that there may be such a flow; set_flow() sets it.
     void set_bloom(const ftctl_tuple &key, bool present);
     std::optional<ftctl_flow6> flow6(const ftctl_tuple &key);
@@ -114,7 +115,7 @@ class Rig {
 
   private:
     Rig();
-    void clear_flow4();
+    void clear_placed();
     struct Impl;
     std::unique_ptr<Impl> impl_;
 };

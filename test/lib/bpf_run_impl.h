@@ -35,9 +35,11 @@ struct Rig::Impl {
     ftctl_tc *dry_tc = nullptr;
     ftctl_edit *edit = nullptr;
     ring_buffer *ring = nullptr;
-    bpf::Mapping bloom;              ///< flow_bloom's memory
-    bpf::Mapping flow4;              ///< flow4's
-    bpf::FlowTable table;            ///< in it
+    bpf::Mapping bloom;                                    ///< flow_bloom's memory
+    std::array<bpf::Mapping, 2> placed;                    ///< flow4's, flow4t's
+    std::array<std::unique_ptr<bpf::FlowTable>, 2> tables; ///< in these
+    /// Of flows that stand where their hash says; else nullptr.
+    [[nodiscard]] bpf::FlowTable *table(const ftctl_tuple &key) const;
     std::map<std::string, int> maps; ///< the first object's; all others use them
     std::array<Fd, 3> inner;         ///< the flow maps that the outer ones hold, also in `maps`
     std::vector<ftctl_event> events;

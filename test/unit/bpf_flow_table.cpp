@@ -15,7 +15,6 @@
 #include "ftctl/flow4.h"
 
 using namespace ftctl;
-using bpf::FlowTable;
 
 namespace {
 
@@ -49,23 +48,18 @@ ftctl_flow flow(std::uint32_t id)
 
 struct Table {
     explicit Table(std::uint32_t flows = kFlows)
-        : map(FlowTable::map_entries(flows)), table(map.data(), FlowTable::map_entries(flows))
+        : map(bpf::flow_table_entries(flows)), table(map.data(), bpf::flow_table_entries(flows))
     {
     }
     [[nodiscard]] bool insert(const ftctl_tuple &t, std::uint32_t id)
     {
         return table.insert(t, flow(id), now);
     }
-    void remove(const ftctl_tuple &t)
-    {
-        ftctl_flow4 *entry = table.find(t);
-        REQUIRE(entry != nullptr);
-        table.remove(entry, now);
-    }
+    void remove(const ftctl_tuple &t) { REQUIRE(table.remove(t, now)); }
     [[nodiscard]] std::uint32_t home(const ftctl_tuple &t) const
     {
         const auto entries = static_cast<std::uint32_t>(map.size());
-        return ftctl_flow4_home(ftctl_bloom_hash(&t), FlowTable::homes_of(entries));
+        return ftctl_flow4_home(ftctl_bloom_hash(&t), bpf::flow_table_homes(entries));
     }
     // As the programs look for it, without flowx.
     [[nodiscard]] const ftctl_flow4 *seen(const ftctl_tuple &t) const
@@ -90,7 +84,7 @@ struct Table {
 
     std::uint64_t now = 1;
     std::vector<ftctl_flow4> map;
-    FlowTable table;
+    bpf::FlowTableOf<ftctl_flow4> table;
 };
 
 } // namespace
@@ -98,11 +92,11 @@ struct Table {
 TEST_CASE("the size of flow4 tells how many flows it is for", "[bpf][flow4]")
 {
     for (const std::uint32_t flows : {2U, 4U, 1000U, 1U << 21, 1U << 30})
-        CHECK(FlowTable::flows_of(FlowTable::map_entries(flows)) == flows);
-    CHECK(FlowTable::flows_of(0) == 0);
+        CHECK(bpf::flow_table_flows(bpf::flow_table_entries(flows)) == flows);
+    CHECK(bpf::flow_table_flows(0) == 0);
     // the last home has its places within the map
-    CHECK(ftctl_flow4_home(~0ULL, FlowTable::homes_of(100)) + FTCTL_FLOW4_PROBES == 100);
-    CHECK(ftctl_flow4_home(0, FlowTable::homes_of(100)) == 0);
+    CHECK(ftctl_flow4_home(~0ULL, bpf::flow_table_homes(100)) + FTCTL_FLOW4_PROBES == 100);
+    CHECK(ftctl_flow4_home(0, bpf::flow_table_homes(100)) == 0);
 }
 
 TEST_CASE("flows come and go, and each is where the programs look for it", "[bpf][flow4]")
@@ -130,7 +124,7 @@ TEST_CASE("flows come and go, and each is where the programs look for it", "[bpf
             const ftctl_flow4 *entry = t.seen(tuple(each));
             REQUIRE(entry != nullptr);
             REQUIRE(entry->flow.id == id);
-            REQUIRE(t.table.find(tuple(each)) == entry);
+            REQUIRE(t.table.find(tuple(each)) == &entry->flow);
         }
     }
     CHECK(crowded_out < 200000 / 20);
@@ -224,12 +218,11 @@ TEST_CASE("an entry becomes free when none stands behind it", "[bpf][flow4]")
     CHECK(t.not_free() == 1);
 
     // ... and not while some flow stands elsewhere for want of room
-    t.table.keep_homes(true);
+    t.table.set_crowded_out(1);
     t.remove(tuple(77));
     t.now += kLong;
     REQUIRE(t.insert(neighbour(0), 1));
     CHECK(t.not_free() == 2);
-    t.table.keep_homes(false);
 }
 
 TEST_CASE("what an earlier daemon left is counted, and its removed flows rest once more", "[bpf][flow4]")
@@ -238,15 +231,18 @@ TEST_CASE("what an earlier daemon left is counted, and its removed flows rest on
     for (std::uint8_t i = 0; i < 3; ++i)
         REQUIRE(t.insert(neighbour(i), i));
     t.remove(neighbour(0));
-    FlowTable next(t.map.data(), static_cast<std::uint32_t>(t.map.size()));
+    bpf::FlowTableOf<ftctl_flow4> next(t.map.data(), static_cast<std::uint32_t>(t.map.size()));
     next.recount(t.now);
     CHECK(next.size() == 2);
     REQUIRE(next.insert(neighbour(3), flow(3), t.now + 1));
-    CHECK(next.find(neighbour(3)) == &t.map.at(t.home(neighbour(0)) + 3));
+    CHECK(next.find(neighbour(3)) == &t.map.at(t.home(neighbour(0)) + 3).flow);
     REQUIRE(next.insert(neighbour(4), flow(4), t.now + kLong));
-    CHECK(next.find(neighbour(4)) == &t.map.at(t.home(neighbour(0))));
+    CHECK(next.find(neighbour(4)) == &t.map.at(t.home(neighbour(0))).flow);
     std::set<std::uint32_t> ids;
-    CHECK(next.each([&](const ftctl_flow4 &entry) { return ids.insert(entry.flow.id).second; }));
+    CHECK(next.each([&](const ftctl_tuple &key, const ftctl_flow &f) {
+        CHECK(std::memcmp(next.find(key), &f, sizeof(f)) == 0);
+        return ids.insert(f.id).second;
+    }));
     CHECK(ids == std::set<std::uint32_t>{1, 2, 3, 4});
-    CHECK_FALSE(next.each([](const ftctl_flow4 &) { return false; }));
+    CHECK_FALSE(next.each([](const ftctl_tuple &, const ftctl_flow &) { return false; }));
 }
