@@ -98,13 +98,13 @@ static __always_inline void *flow4t_map(void)
 	return FLOW_LOOKUP(&outer_flow4t, &first);
 }
 
-/* Where a flow may stand beside its home. Functions of their own: three of four are at home. */
-static __attribute__((noinline)) struct ftctl_flow *flow4_behind(const struct ftctl_tuple *tuple, __u32 home)
+static __always_inline struct ftctl_flow *flow4_after(void *map, bool ipip, const struct ftctl_tuple *tuple,
+						      __u32 home)
 {
 	bool free;
 
 	for (__u32 i = 1; i < FTCTL_FLOW4_PROBES; i++) {
-		struct ftctl_flow *flow = flow4_at(&flow4, false, tuple, home + i, &free);
+		struct ftctl_flow *flow = flow4_at(map, ipip, tuple, home + i, &free);
 
 		if (flow || free)
 			return flow;
@@ -112,18 +112,17 @@ static __attribute__((noinline)) struct ftctl_flow *flow4_behind(const struct ft
 	return NULL;
 }
 
+/* Where a flow may stand beside its home. Functions of their own: three of four are at home. */
+static __attribute__((noinline)) struct ftctl_flow *flow4_behind(const struct ftctl_tuple *tuple, __u32 home)
+{
+	return flow4_after(&flow4, false, tuple, home);
+}
+
 static __attribute__((noinline)) struct ftctl_flow *flow4t_behind(const struct ftctl_tuple *tuple, __u32 home)
 {
 	void *map = flow4t_map();
-	bool free;
 
-	for (__u32 i = 1; map && i < FTCTL_FLOW4_PROBES; i++) {
-		struct ftctl_flow *flow = flow4_at(map, true, tuple, home + i, &free);
-
-		if (flow || free)
-			return flow;
-	}
-	return NULL;
+	return map ? flow4_after(map, true, tuple, home) : NULL;
 }
 
 /* false: there is no such flow. `hash`: ftctl_bloom_hash() */

@@ -109,11 +109,17 @@ bool FlowTable::can_hold(const ftctl_tuple &flow)
 }
 
 template <typename Entry>
+std::uint32_t FlowTableOf<Entry>::home_of(const ftctl_tuple &flow) const
+{
+    return ftctl_flow4_home(ftctl_bloom_hash(&flow), flow_table_homes(entries_));
+}
+
+template <typename Entry>
 Entry *FlowTableOf<Entry>::entry_of(const ftctl_tuple &flow) const
 {
     decltype(Entry::key) key{};
     set_key(flow, key);
-    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&flow), flow_table_homes(entries_));
+    const std::uint32_t home = home_of(flow);
     for (std::uint32_t i = home; i < home + FTCTL_FLOW4_PROBES; ++i) {
         if (std::memcmp(&map_[i].key, &key, sizeof(key)) == 0)
             return &map_[i];
@@ -184,7 +190,7 @@ template <typename Entry>
 bool FlowTableOf<Entry>::insert(const ftctl_tuple &key, const ftctl_flow &flow, std::uint64_t now_ns)
 {
     settle(now_ns);
-    const std::uint32_t home = ftctl_flow4_home(ftctl_bloom_hash(&key), flow_table_homes(entries_));
+    const std::uint32_t home = home_of(key);
     for (std::uint32_t i = home; i < home + FTCTL_FLOW4_PROBES; ++i) {
         Entry &entry = map_[i];
         const std::uint32_t kind = kind_of(entry);

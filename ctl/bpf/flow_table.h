@@ -71,6 +71,7 @@ class FlowTableOf final : public FlowTable {
         std::uint32_t index;
         std::uint64_t ns; ///< when
     };
+    [[nodiscard]] std::uint32_t home_of(const ftctl_tuple &flow) const;
     Entry *entry_of(const ftctl_tuple &flow) const;
     void settle(std::uint64_t now_ns);
     void free_back_from(std::uint32_t index);

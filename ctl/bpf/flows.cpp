@@ -190,8 +190,6 @@ Status DatapathImpl::flow_insert_hashed(const FlowEntry &entry, ftctl_shape shap
 {
     Packed packed(entry.key, shape);
     packed.value.flow = {entry.flow, entry.new_src, entry.new_dst};
-    if (auto made = maps_.need_flow_map(shape); !made)
-        return made;
     if (bpf_map_update_elem(maps_.flow_fd(shape), &packed.key, &packed.value, BPF_NOEXIST) != 0)
         return fail_errno(kInsert, errno, errno == E2BIG ? kFullHint : "");
     return {};
@@ -208,6 +206,8 @@ Status DatapathImpl::flow_insert_placed(FlowTable &table, const FlowEntry &entry
         return fail_errno(kInsert, E2BIG, kFullHint);
     if (table.insert(entry.key, entry.flow, monotonic_ns()))
         return {};
+    if (auto made = maps_.need_flow_map(FTCTL_SHAPE_X); !made)
+        return made;
     table.set_crowded_out(table.crowded_out() + 1);
     auto done = flow_insert_hashed(entry, FTCTL_SHAPE_X);
     if (!done)
