@@ -28,6 +28,7 @@ class Path:
     bare: bool = False  # the router's stack has no part in it
     conntrack: bool = False
     masquerade: bool = False
+    of: str = ""  # the path whose router it is, while ftctl is attached to nothing there
 
 
 PATHS = {path.name: path for path in (
@@ -37,6 +38,9 @@ PATHS = {path.name: path for path in (
     Path("drop", "frames end as they reach the router: what all other rows contain as well", bare=True),
     Path("redirect", "frames handed on as they are by bpf_redirect_map at XDP: the floor", bare=True),
     Path("xdp-forward", "xdp-forward of xdp-tools, fib mode", bare=True),
+    Path("detached-xdp", "the router of ftctl-xdp while ftctl is detached: from there a miss is counted",
+         conntrack=True, of="ftctl-xdp"),
+    Path("detached-tc", "the same of ftctl-tc", conntrack=True, of="ftctl-tc"),
     Path("ftctl-xdp", "ftctl at XDP", hook="xdp", conntrack=True),
     Path("ftctl-tc", "ftctl at TC", hook="tc", conntrack=True),
 )}
@@ -46,6 +50,7 @@ PATHS = {path.name: path for path in (
 class Case(shapes.Scenario):
     """One scenario. The measured packets go up, from client to server, or down."""
     ip: shapes.Family = V4
+    inward: bool = False  # connections come from the server's side, and are masqueraded on lan0
     miss: bool = False  # no packet is ever answered: ftctl takes none
     prefixes: int = 0  # of the early filter, in kernel-ct of a set of nft's; none has the packets' source
     reverse: bool = False  # reverse path filter, strict; in kernel-ct nft's rule
@@ -64,15 +69,25 @@ class Case(shapes.Scenario):
     @property
     def family(self):
         """Of FAMILIES."""
-        return "filters" if self.filtered else "tunnels" if self.tunnel else f"ipv{self.ip.version}"
+        return "filters" if self.miss else "tunnels" if self.tunnel else f"ipv{self.ip.version}"
 
     @property
     def filtered(self):
         return self.prefixes > 0 or self.reverse
 
+    @property
+    def translating(self):
+        """The router's device that masquerades."""
+        return "lan0" if self.inward else self.upper
+
+    def addresses(self, outside):
+        if not (self.masquerade and self.inward):
+            return super().addresses(outside)
+        return self.ip.client, self.ip.server if outside else self.ip.lan_router
+
     def ends(self, sport, outside):
-        (near, near_port), (far, _port) = super().ends(sport, outside)[::1 if self.up else -1]
-        ends = (near, near_port), (far, FAR_PORT)
+        near, far = self.addresses(outside)
+        ends = (near, sport), (far, FAR_PORT)
         return ends if self.up else ends[::-1]
 
     def toward(self, up):
@@ -88,6 +103,8 @@ class Case(shapes.Scenario):
             names += ["drop", "redirect"]
             if not (self.masquerade or self.tunnel or self.device):
                 names.append("xdp-forward")
+        if self.miss and not self.filtered:
+            return names + ["detached-xdp", "ftctl-xdp", "detached-tc", "ftctl-tc"]
         return names + ["ftctl-xdp", "ftctl-tc"]
 
     def path_case(self, path):
@@ -120,10 +137,12 @@ class Case(shapes.Scenario):
         if not self.up:
             near, far = far, near
         near_port, far_port = (l4, l4 + 2) if self.up else (l4 + 2, l4)
-        fields = [f"{near_port}+l", f"{far_port}-l", f"{far + size - 2}-h"]
-        if not (outside and self.masquerade):
-            return fields + [f"{near + size - 2}+h"]
-        return fields + [f"{l4 + 6}+h"] + ([f"{at + 10}+h"] if self.ip.version == 4 else [])
+        ports, client, server = [f"{near_port}+l", f"{far_port}-l"], f"{near + size - 2}+h", f"{far + size - 2}-h"
+        if not self.masquerade or outside == self.inward:
+            return ports + [client, server]
+        # One of them is hidden, and the checksums make up for the other.
+        shown, sign = (client, "-") if self.inward else (server, "+")
+        return ports + [shown, f"{l4 + 6}{sign}h"] + ([f"{at + 10}{sign}h"] if self.ip.version == 4 else [])
 
 
 def match_of(frame):
@@ -141,7 +160,10 @@ CASES = {case.name: case for case in (
     Case("filter-100000", "... of 100 000 prefixes", miss=True, prefixes=100000),
     Case("rpf", "packets as those of miss, past a strict reverse path filter", miss=True, reverse=True),
     Case("ipip-encap", "masqueraded into an IPIP tunnel", masquerade=True, tunnel="ipip", quick=True),
-    Case("ipip-decap", "the answers to that", up=False, masquerade=True, tunnel="ipip", quick=True),
+    Case("ipip-decap", "out of an IPIP tunnel, and masqueraded", up=False, inward=True, masquerade=True, tunnel="ipip",
+         quick=True),
+    Case("ipip-answer", "the answers to what was masqueraded into the tunnel", up=False, masquerade=True,
+         tunnel="ipip"),
     Case("plain6", "IPv6 forwarded as it is", ip=V6, quick=True),
     Case("nat66", "IPv6 masqueraded", ip=V6, masquerade=True),
     Case("ip6ip6-encap", "IPv6 into a tunnel over IPv6", ip=V6, tunnel="ip6ip6"),
@@ -154,8 +176,8 @@ CASES = {case.name: case for case in (
     Case("pppoe", "IPv4 into a PPPoE session", pppoe=True),
 )}
 
-FAMILIES = {"ipv4": "IPv4 forwarded, masqueraded, and left to the kernel", "ipv6": "IPv6 forwarded and masqueraded",
-            "tunnels": "Tunnels", "filters": "Early filter and reverse path filter, on packets that go to the kernel"}
+FAMILIES = {"ipv4": "IPv4 forwarded and masqueraded", "ipv6": "IPv6 forwarded and masqueraded", "tunnels": "Tunnels",
+            "filters": "Packets that go to the kernel, past the early filter and the reverse path filter too"}
 
 
 @dataclasses.dataclass(frozen=True)

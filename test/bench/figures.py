@@ -59,8 +59,8 @@ MUSTS = (
     Must(NAT, "ftctl-xdp", MASQUERADE, 1.8, 2.5, (1048576,)),
     Must(NAT, "ftctl-tc", MASQUERADE, 1.7, 2),
     Must(IPIP, "ftctl-tc", MASQUERADE, 1.35, 1.6),
-    Must(("miss",), "ftctl-xdp", "kernel-ct", 45, 25, kind=COST),
-    Must(("miss",), "ftctl-tc", "kernel-ct", 85, 50, kind=COST),
+    Must(("miss",), "ftctl-xdp", "detached-xdp", 45, 25, kind=COST),
+    Must(("miss",), "ftctl-tc", "detached-tc", 85, 50, kind=COST),
     Must(("filter-100000",), "ftctl-xdp", "ftctl-xdp", 1.3, 1.1, kind=MOST, base="filter-1"),
     Must(("filter-100000",), "ftctl-tc", "ftctl-tc", 1.3, 1.1, kind=MOST, base="filter-1"),
     Must(("rpf",), "ftctl-xdp", "ftctl-xdp", 50, None, kind=COST, base="miss"),
@@ -140,6 +140,12 @@ def needed(cell):
     """Does one of the figures that are to hold need it?"""
     return any(must.of((scenario, *cell[1:])) for must in MUSTS for scenario in must.scenarios
                if cell[0] in (scenario, must.base))
+
+
+def small_difference(cell, path):
+    """Is a figure the difference between that row and another one? Then it takes many rounds."""
+    return any(must.of((scenario, *cell[1:])) for must in MUSTS if must.kind == COST for scenario in must.scenarios
+               if (cell[0], path) in ((scenario, must.path), (must.base or scenario, must.against)))
 
 
 def musts(rows):

@@ -20,7 +20,7 @@ REPO = os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "net")]
 
 from cases import CASES, PATHS, QUICK, SMOKE, Cell, full  # noqa: E402
-from figures import needed, text, title  # noqa: E402
+from figures import needed, small_difference, text, title  # noqa: E402
 from lab import BIN, Failure, check, exit_on_signals, sweep  # noqa: E402
 from machine import conntrack_sizes, no_device, stolen  # noqa: E402
 from plots import draw  # noqa: E402
@@ -34,6 +34,7 @@ WARM = 20000  # frames before something is timed
 CACHED = 131072  # flows: of more, what was just visited is not in a cache any more
 ATTEMPTS = 4
 CALM_SHARE = 0.1  # of a visit's slices at least, or the processor was not this machine's own
+DIFFERENCE_ROUNDS = 15  # or more, where a difference of some ten nanoseconds is a figure
 VISITS, QUICK_VISITS = 4, 3  # at most: of a path for each calm one; with --quick for both of them
 USER_TUNNEL_FLOWS = 1024
 SEARCH_S = 5  # for a moment in which nobody disturbs the processor
@@ -80,7 +81,8 @@ def arguments():
     parser.add_argument("--table", metavar="FILE", help="renew the tables in this Markdown file (- prints them)")
     parser.add_argument("--plots", metavar="DIR", help="write bar charts there, bench-*.svg; --table links to them")
     parser.add_argument("--flows", type=int, action="append", help="only cells with so many flows; may be repeated")
-    parser.add_argument("--path", action="append", choices=PATHS, help="only this path; may be repeated")
+    parser.add_argument("--path", action="append", choices=[path.name for path in PATHS.values() if not path.of],
+                        help="only this path; may be repeated")
     parser.add_argument("--rounds", type=int, help="5; with --quick 2")
     parser.add_argument("--from", metavar="FILE", dest="source", help="measure nothing: take this JSON file's rows")
     parser.add_argument("--profile", action="store_true", help="also in which kernel functions the time is spent: "
@@ -186,9 +188,10 @@ class Run:
         the processor."""
         for attempt in range(ATTEMPTS):
             before = router.reads()
-            self.visit(router, cell)
             try:
-                return self.timed(router, cell)
+                with router.turn():
+                    self.visit(router, cell)
+                    return self.timed(router, cell)
             except Slow:
                 # So many flows that fall idle at once are many events; when some are lost, everything is slow until
                 # the daemon has read conntrack. Or the trickle of many came due between visit and measurement.
@@ -227,18 +230,25 @@ class Run:
 
     def profile(self, router, cell, per_packet):
         """The same again with samples taken, which costs: so it is not what is measured."""
-        self.visit(router, cell)
-        with tempfile.NamedTemporaryFile() as samples:
+        with router.turn(), tempfile.NamedTemporaryFile() as samples:
+            self.visit(router, cell)
             router.send(cell, router.case.up, WARM, *self.policy, "-b", str(BATCH), "-r", "11", "-d", str(self.seconds),
                         "-n", "-s", samples.name)
             self.env["profiles"].append({
                 "of": f"{title((router.case.name, *dataclasses.astuple(cell)))}, nanoseconds a packet",
                 "path": router.path.name, "least": 6, "ns": by_function(samples.name, per_packet)})
 
+    def rounds(self, rig, cell):
+        """How many each router gets."""
+        usual = self.env["rounds"]
+        return {router: max(usual, DIFFERENCE_ROUNDS) if not self.short and small_difference(
+            (router.case.name, *dataclasses.astuple(cell)), router.path.name) else usual for router in rig.routers}
+
     def cell(self, rig, cell):
-        rounds, calm, loops = self.env["rounds"], {router: [] for router in rig.routers}, {}
-        for _visit in range(QUICK_VISITS if self.short else rounds * VISITS):
-            due = [router for router, values in calm.items() if values is not None and len(values) < rounds]
+        rounds, calm, loops = self.rounds(rig, cell), {router: [] for router in rig.routers}, {}
+        most = max(self.env["rounds"] * VISITS, max(rounds.values()) * 2)
+        for _visit in range(QUICK_VISITS if self.short else most):
+            due = [router for router, values in calm.items() if values is not None and len(values) < rounds[router]]
             for router in due:
                 try:
                     ns, undisturbed = self.once(router, cell)
@@ -271,7 +281,7 @@ class Run:
         """Those of one rig."""
         cells = cells_of(self.args, cases[0].name)
         pairs = [(case, path) for case in cases for path in case.paths()
-                 if not self.args.path or path in self.args.path]
+                 if not self.args.path or (PATHS[path].of or path) in self.args.path]
         if not cells or not pairs:
             return
         with Rig(pairs, max(cell.flows for cell in cells), fetch=not self.short) as rig:

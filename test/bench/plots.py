@@ -7,7 +7,7 @@ from cases import CASES, FAMILIES, PATHS
 from figures import Rows
 
 COLOURS = {"kernel": "#a5abb3", "kernel-ct": "#858d96", "kernel-ct-masq": "#666f79", "drop": "#b3cde8",
-           "redirect": "#6ea3da", "xdp-forward": "#3f7bbf", "ftctl-xdp": "#d9480f", "ftctl-tc": "#f0883e"}
+           "redirect": "#6ea3da", "xdp-forward": "#3f7bbf", "detached-xdp": "#858d96", "detached-tc": "#858d96", "ftctl-xdp": "#d9480f", "ftctl-tc": "#f0883e"}
 NAMES, BARS, GAP = 104, 236, 52  # widths: of the paths' names, of the longest bar, behind it
 BAR, TITLE, MARGIN, FOOT = 16, 26, 14, 40
 KIND, FLOWS = (64, "random"), 1024  # of all that is shown; of pictures with one number of flows, at most
@@ -29,10 +29,7 @@ def step_of(most):
 def panels_of(rows, family):
     """[[cell, ...], ...]: a line each. Scenarios side by side, numbers of flows below each other; or, where there are
     many scenarios, all with the same number, two (there and back) or three to a line."""
-    cells = [cell for cell in rows.cells if cell[0] in CASES and cell[2:] == KIND
-             and (CASES[cell[0]].family == family or (family == "filters" and cell[0] == "miss"))]
-    if all(CASES[cell[0]].family != family for cell in cells):
-        return []
+    cells = [cell for cell in rows.cells if cell[0] in CASES and cell[2:] == KIND and CASES[cell[0]].family == family]
     names = list(dict.fromkeys(cell[0] for cell in cells))
     flows = sorted({cell[1] for cell in cells})
     if family in ("ipv4", "ipv6"):

@@ -3,6 +3,7 @@
 
 So every path is measured in the same round, and only its router is at work then.
 """
+import contextlib
 import dataclasses
 import functools
 import os
@@ -122,7 +123,7 @@ class Router:
         nat = ""
         if self.case.masquerade:
             nat = f"""chain post {{ type nat hook postrouting priority srcnat;
-                oifname "{self.case.upper}" masquerade; }}"""
+                oifname "{self.case.translating}" masquerade; }}"""
         self.netns.nft(f"""table inet bench {{
             chain forward {{ type filter hook forward priority 0; policy drop;
                 ct state established,related accept
@@ -158,13 +159,21 @@ class Router:
         pid, cpus = self.lab.daemon.pid, os.sched_getaffinity(0) - {CPU}
         if cpus:  # like the packets, it gets a processor
             os.sched_setaffinity(pid, cpus)
-        force = ["--force"] if self.path.hook == "xdp" else []
-        done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", self.path.hook, *force)
-        check_equal([device["hook"] for device in done["devices"]], [self.path.hook] * 2, "hooks of lan0 and wan0")
+        self.attach()
         if self.case.prefixes:
             filters.load(self.lab, self.case.prefixes)
         if self.case.reverse:
             self.lab.ftctl("rpf", "lan0", "strict")
+
+    def attach(self):
+        force = ["--force"] if self.path.hook == "xdp" else []
+        done = self.lab.ftctl("attach", "lan0", "wan0", "--mode", self.path.hook, *force)
+        check_equal([device["hook"] for device in done["devices"]], [self.path.hook] * 2, "hooks of lan0 and wan0")
+
+    @contextlib.contextmanager
+    def turn(self):
+        """It is measured now, and no other one."""
+        yield
 
     def begin(self):
         """Programs of others. Returns why there is no such row, or None."""
@@ -230,7 +239,7 @@ class Router:
     def first(self, cell):
         """One packet of each flow, and of its answers: conntrack makes the connections."""
         if self.path.conntrack:
-            for up in (True,) if self.case.miss else (True, False):
+            for up in (True,) if self.case.miss else (not self.case.inward, self.case.inward):
                 self.sweep(cell, up)
 
     def filters_drop(self):
@@ -279,6 +288,26 @@ class Router:
             known, before = counts["live"] + counts["pending"], known
 
 
+class Detached(Router):
+    """The router of another path, whose ftctl is attached to nothing while this one is measured. So one and the same
+    memory and connections are measured with ftctl and without: two routers differ by more than a miss costs."""
+
+    def __init__(self, attached, path):
+        super().__init__(attached.rig, attached.case, path, attached.number)
+        self.attached, self.role = attached, attached.role
+
+    def build(self):
+        pass
+
+    @contextlib.contextmanager
+    def turn(self):
+        self.lab.ftctl("detach", "lan0", "wan0")
+        try:
+            yield
+        finally:
+            self.attached.attach()
+
+
 @functools.cache
 def xdp_forward(fetch):
     """The program, or None and why there is none."""
@@ -310,11 +339,15 @@ class Rig:
     def __init__(self, pairs, most, fetch=True):
         self.case, self.most, self.fetch, self.left_out = pairs[0][0], most, fetch, {}
         self.alone = all(case == self.case for case, _name in pairs)
-        roles = [self.role(case, PATHS[name]) for case, name in pairs]
+        pairs = [(case, PATHS[name]) for case, name in pairs]
+        own = [(case, path) for case, path in pairs if not path.of]
+        roles = [self.role(case, path) for case, path in own]
         six = 6 in (self.case.ip.version, self.case.outer.version)
         self.lab = Bench("lan", "wan", *roles, router=roles[0], ipv6=tuple(roles) if six else False)
         self.kernel_tunnel = self.case.tunnel and self.has_tunnel()
-        self.routers = [Router(self, case, PATHS[name], number) for number, (case, name) in enumerate(pairs)]
+        routers = {pair: Router(self, *pair, number) for number, pair in enumerate(own)}
+        self.routers = [Detached(routers[case, PATHS[path.of]], path) if path.of else routers[case, path]
+                        for case, path in pairs]
 
     def role(self, case, path):
         return path.name if self.alone else f"{case.name}-{path.name}"

@@ -93,13 +93,18 @@ class Scenario:
         """The router's device that its route to the server names."""
         return "tun0" if self.tunnel else self.wan
 
-    def ends(self, sport, outside):
-        """((address, port) of the sender, of the receiver) in the measured direction: as packets carry them between
-        router and remote (outside, in the tunnel), or at the client."""
+    def addresses(self, outside):
+        """(Client's, server's), as packets carry them between router and remote (outside, in the tunnel), or at the
+        client."""
         near = self.ip.client
         if self.masquerade and outside:
             near = self.ip.tun_near if self.tunnel else self.ip.wan_near
-        ends = (near, sport), (self.ip.server, PORT)
+        return near, self.ip.server
+
+    def ends(self, sport, outside):
+        """((address, port) of the sender, of the receiver) in the measured direction; outside: as for addresses()."""
+        near, far = self.addresses(outside)
+        ends = (near, sport), (far, PORT)
         return ends if self.up else ends[::-1]
 
     def frame(self, dst, src, sport, outside, length):
