@@ -39,16 +39,11 @@ int flow_edit(struct ftctl_flow_edit *edit)
 SEC("tc")
 int clock_set(struct __sk_buff *unused)
 {
-	__u32 zero = 0;
-	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
-	__u64 apart, off;
+	__u64 apart = bpf_ktime_get_coarse_ns() - (bpf_jiffies64() + 1) * config.tick_ns;
+	__u64 off = apart - config.clock_ns;
 
-	if (!cfg)
-		return -ENOENT;
-	apart = bpf_ktime_get_coarse_ns() - (bpf_jiffies64() + 1) * cfg->tick_ns;
-	off = apart - cfg->clock_ns;
-	if (off + cfg->tick_ns > 2 * (__u64)cfg->tick_ns)
-		cfg->clock_ns = apart;
+	if (off + config.tick_ns > 2 * (__u64)config.tick_ns)
+		config.clock_ns = apart;
 	return 0;
 }
 

@@ -17,20 +17,15 @@ SEC("tc")
 int tc_egress(struct __sk_buff *skb)
 {
 	struct tc_scratch *sc = scratch_get();
-	struct ftctl_config *cfg;
-	__u32 zero = 0;
 	__u64 now;
 
 	if (sc && sc->redirected) { /* our own, not the stack's */
 		sc->redirected = 0;
 		return TC_ACT_UNSPEC;
 	}
-	cfg = bpf_map_lookup_elem(&config, &zero);
-	if (!cfg)
-		return TC_ACT_UNSPEC;
-	now = clock_now(cfg);
-	if (unlikely(cfg->watch_until_ns > now))
-		witness_see(skb, cfg, now);
+	now = clock_now(&config);
+	if (unlikely(config.watch_until_ns > now))
+		witness_see(skb, &config, now);
 	return TC_ACT_UNSPEC;
 }
 

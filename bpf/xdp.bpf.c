@@ -16,10 +16,7 @@ int xdp_ingress(struct xdp_md *ctx)
 /* Frames that did not leave, at the egress device's own slot. Tracepoints see every namespace. */
 static __always_inline void count_tx_failed(const struct net_device *in_netns, __u32 ifindex, __u64 frames)
 {
-	__u32 zero = 0;
-	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
-
-	if (!cfg || (cfg->netns_cookie && in_netns->nd_net.net->net_cookie != cfg->netns_cookie))
+	if (config.netns_cookie && in_netns->nd_net.net->net_cookie != config.netns_cookie)
 		return;
 	for (__u32 i = 1; i < FTCTL_MAX_SLOTS; i++) {
 		__u32 index = i;

@@ -27,8 +27,8 @@ static __always_inline __u32 csum_delta16(__u16 from, __u16 to)
 	return (__u16)~from + (__u32)to;
 }
 
-/* Sum over a 20-byte IPv4 header; 0xffff when its checksum is right (ip_fast_csum). */
-static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
+/* Sum over the words of a 20-byte IPv4 header. */
+static __always_inline __u64 csum_iphdr_words(const struct iphdr *ip)
 {
 	const __u32 *word = (const __u32 *)ip;
 	__u64 sum = 0;
@@ -36,8 +36,28 @@ static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
 #pragma unroll
 	for (int i = 0; i < IP_HLEN / 4; i++)
 		sum += word[i];
+	return sum;
+}
+
+/* ... in 16 bits. */
+static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
+{
+	__u64 sum = csum_iphdr_words(ip);
+
 	sum = (sum & 0xffffffff) + (sum >> 32); /* at most 33 bits: csum_fold() wants a carry less */
 	return csum_fold((__u32)(sum & 0xffff) + (__u32)(sum >> 16));
+}
+
+/*
+ * Its checksum is right (ip_fast_csum)? Then the sum, which is not zero, is a multiple of 0xffff. A number is a
+ * multiple of an odd one if, times that one's inverse modulo 2^64, it becomes the quotient; others become more
+ * than any quotient.
+ */
+static __always_inline bool csum_iphdr_right(const struct iphdr *ip)
+{
+	const __u64 quotient = 0x0001000100010001ULL; /* the greatest: (2^64 - 1) / 0xffff */
+
+	return csum_iphdr_words(ip) * -quotient <= quotient; /* 0xffff * -quotient is 1 */
 }
 
 /* The field of the header at `l4`; NULL: it is behind the end. */

@@ -176,13 +176,12 @@ __attribute__((noinline)) int filter_drops(void)
 {
 	__u32 zero = 0, which, first;
 	struct headers_room *room = bpf_map_lookup_elem(&headers_room, &zero);
-	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
 	const struct ftctl_filter_set *set;
 	void *prefixes, *sets;
 
-	if (!room || !cfg)
+	if (!room)
 		return 0;
-	which = cfg->filter - 1; /* read once: all of this packet's rules are of one set */
+	which = config.filter - 1; /* read once: all of this packet's rules are of one set */
 	asm volatile("" : "+r"(which));
 	prefixes = bpf_map_lookup_elem(&filter_prefixes, &which);
 	sets = bpf_map_lookup_elem(&filter_sets, &which);

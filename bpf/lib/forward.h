@@ -92,9 +92,9 @@ static __attribute__((noinline)) void forward_close(const struct flow_ref *ref, 
 
 static __always_inline int forward(struct context *ctx)
 {
-	__u32 zero = 0, slot_index = cfg_slot, reason;
+	__u32 slot_index = cfg_slot, reason;
 	const struct ftctl_path_body *path;
-	struct ftctl_config *cfg;
+	struct ftctl_config *cfg = &config;
 	struct ftctl_stats *st;
 	struct ftctl_slot *slot;
 	struct ftctl_flow *flow;
@@ -105,9 +105,8 @@ static __always_inline int forward(struct context *ctx)
 	bool found, plain, written;
 
 	st = stats_get(slot_index);
-	cfg = bpf_map_lookup_elem(&config, &zero);
 	slot = bpf_map_lookup_elem(&slots, &slot_index);
-	if (!st || !cfg || !slot)
+	if (!st || !slot)
 		return CTX_PASS;
 	st->rx_packets++;
 	now = clock_now(cfg);

@@ -11,13 +11,8 @@
 #include <ftctl/bloom.h>
 #include <ftctl/flow4.h>
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct ftctl_config);
-} config SEC(".maps");
+/* Map config, an array of one: as a variable it costs no lookup. */
+struct ftctl_config config SEC(FTCTL_VARIABLE "config");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -18,43 +18,43 @@
 #include "parse_l2.h"
 
 /* One outer header: from here on `pkt` describes the inside. */
-static __always_inline __u32 parse_tunnel(struct context *ctx, struct ip_header *ip, __u32 *off, __u32 *avail,
+static __always_inline __u32 parse_tunnel(struct context *ctx, __u32 *off, struct ip_extent *ip,
 					  struct packet *pkt, struct packet_outside *out)
 {
-	__u32 end = *off + ip->total;
-	__u16 inner;
-	__u32 reason;
-	__u8 tos = ip->tos;
+	__u32 avail = ip->total - ip->hlen, reason;
+	__u16 inner = pkt->proto == IPPROTO_IPIP ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
+	__u8 tos = pkt->tos;
 
-	pkt->key.tunnel = ip->v6 ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
+	pkt->key.tunnel = packet_v6(pkt) ? FTCTL_TUNNEL_IPV6 : FTCTL_TUNNEL_IPV4;
 	ftctl_key_words(&pkt->key.outer_src, &pkt->key, FTCTL_WORD_SRC, 8);
-	pkt->key.src = pkt->key.dst = (struct ftctl_addr){};
 	pkt->outer_len = ip->hlen;
-	inner = ip->proto == IPPROTO_IPIP ? bpf_htons(ETH_P_IP) : bpf_htons(ETH_P_IPV6);
 	if (out) {
-		out->tos = ip->tos;
-		out->ttl = ip->ttl;
-		out->frag_off = ip->frag_off;
-		out->label = ip->label;
-		out->limit = ip->limit;
-		out->has_limit = ip->has_limit;
+		out->tos = tos;
+		out->ttl = pkt->ttl;
+		out->frag_off = pkt->frag_off;
+		out->label = pkt->label;
+		out->limit = pkt->limit;
+		out->has_limit = pkt->has_limit;
 	}
+	pkt->key.src = pkt->key.dst = (struct ftctl_addr){};
+	pkt->ip_words = 0;
+	pkt->label = 0;
+	pkt->has_limit = 0;
 	*off += ip->hlen;
-	*avail = end - *off;
-	reason = parse_ip(ctx, inner, *off, *avail, ip, &pkt->key, out);
+	reason = parse_ip(ctx, inner, *off, avail, pkt, ip, out);
 	if (reason)
 		return reason;
 	if (out) {
-		pkt->new_tos = ip->tos;
+		pkt->new_tos = pkt->tos;
 		return 0;
 	}
-	if (ip->total != *avail)
+	if (ip->total != avail)
 		return because(FTCTL_R_BAD_LENGTH);
-	if (ip->has_limit) /* RFC 2473: an inner packet with a limit of its own is for the stack */
+	if (pkt->has_limit) /* RFC 2473: an inner packet with a limit of its own is for the stack */
 		return because(FTCTL_R_IP_OPTIONS);
-	if (ftctl_ecn_decap_drops(tos, ip->tos))
+	if (ftctl_ecn_decap_drops(tos, pkt->tos))
 		return because(FTCTL_R_ECN);
-	pkt->new_tos = ftctl_ecn_decap(tos, ip->tos);
+	pkt->new_tos = ftctl_ecn_decap(tos, pkt->tos);
 	return 0;
 }
 
@@ -67,40 +67,32 @@ static __always_inline __u32 parse_packet(struct context *ctx, const struct ftct
 					  const struct ftctl_slot *slot, struct packet *pkt,
 					  struct packet_outside *out)
 {
-	struct ip_header ip = {};
+	struct ip_extent ip = {};
 	__u32 off = 0, avail = 0, reason;
 	__u16 proto = 0;
 
 	reason = parse_l2(ctx, slot, pkt, out, &proto, &off, &avail);
 	if (reason)
 		return reason;
-	reason = parse_ip(ctx, proto, off, avail, &ip, &pkt->key, out);
+	reason = parse_ip(ctx, proto, off, avail, pkt, &ip, out);
 	if (reason)
 		return reason;
 	/* ip_rcv_core() and ip6_rcv_core() trim what the link layer added */
-	pkt->pad -= ip.total;
-	if (parse_is_tunnel(ip.proto) && cfg->tunnels)
-		reason = parse_tunnel(ctx, &ip, &off, &avail, pkt, out);
-	else if (unlikely(ip.has_limit))
+	pkt->pad += avail - ip.total;
+	if (parse_is_tunnel(pkt->proto) && cfg->tunnels)
+		reason = parse_tunnel(ctx, &off, &ip, pkt, out);
+	else if (unlikely(pkt->has_limit))
 		reason = FTCTL_R_IP_OPTIONS;
 	else
-		pkt->new_tos = ip.tos;
+		pkt->new_tos = pkt->tos;
 	if (reason)
 		return reason;
-	if (!out && unlikely(ip.ttl <= 1))
+	if (!out && unlikely(pkt->ttl <= 1))
 		return because(FTCTL_R_TTL);
 
 	pkt->l3 = off;
 	pkt->len = (__u16)ip.total;
-	pkt->frag_off = ip.frag_off;
-	pkt->ip_id = ip.id;
-	pkt->ip_check = ip.check;
-	pkt->label = ip.label;
-	pkt->proto = ip.proto;
-	pkt->ttl = ip.ttl;
-	pkt->tos = ip.tos;
-	pkt->key.family = ip.v6 ? 6 : 4;
-	pkt->key.iif_proto = ftctl_iif_proto(cfg_ifindex, ip.proto);
+	pkt->key.iif_proto = ftctl_iif_proto(cfg_ifindex, pkt->proto);
 
 	reason = parse_l4(ctx, off + ip.hlen, ip.total - ip.hlen, ip.hlen, pkt, out);
 	if (reason)

@@ -32,25 +32,14 @@ struct limit_header {
 #define LIMIT_OPTION 4
 #define LIMIT_PADN   1
 
-struct ip_header {
-	struct ftctl_addr src;
-	struct ftctl_addr dst;
-	__u32 total;	/* of the packet, with this header */
-	__u32 hlen;	/* with the encapsulation limit */
-	__u32 label;	/* be */
-	__u16 id;	/* be */
-	__u16 frag_off; /* be */
-	__u16 check;
-	__u8 proto; /* of what follows */
-	__u8 ttl;
-	__u8 tos;
-	__u8 v6;
-	__u8 limit;
-	__u8 has_limit;
+/* What of an IP header is not kept in the packet. */
+struct ip_extent {
+	__u32 total; /* length of the packet, with this header */
+	__u32 hlen;  /* with the encapsulation limit */
 };
 
-static __always_inline __u32 parse_ipv4(struct context *ctx, __u32 off, __u32 avail, struct ip_header *ip,
-					struct ftctl_tuple *key, const struct packet_outside *out)
+static __always_inline __u32 parse_ipv4(struct context *ctx, __u32 off, __u32 avail, struct packet *pkt,
+					struct ip_extent *ip, const struct packet_outside *out)
 {
 	struct iphdr hdr;
 
@@ -62,27 +51,22 @@ static __always_inline __u32 parse_ipv4(struct context *ctx, __u32 off, __u32 av
 		return because(FTCTL_R_IP_OPTIONS);
 	if (unlikely(hdr.frag_off & bpf_htons(IP_MF | IP_OFFSET)))
 		return because(FTCTL_R_FRAGMENT);
-	if (!out && unlikely(csum_iphdr(&hdr) != 0xffff))
+	if (!out && unlikely(!csum_iphdr_right(&hdr)))
 		return because(FTCTL_R_BAD_CHECKSUM);
-	if (!out && unlikely(bpf_ntohs(hdr.tot_len) < sizeof(hdr) || bpf_ntohs(hdr.tot_len) > avail))
-		return because(FTCTL_R_BAD_LENGTH);
-	ip->v6 = 0;
-	ip->has_limit = 0;
-	key->src.w[0] = hdr.saddr; /* the rest is zero */
-	key->dst.w[0] = hdr.daddr;
 	ip->total = bpf_ntohs(hdr.tot_len);
 	ip->hlen = IP_HLEN;
-	ip->id = hdr.id;
-	ip->frag_off = hdr.frag_off;
-	ip->check = hdr.check;
-	ip->proto = hdr.protocol;
-	ip->ttl = hdr.ttl;
-	ip->tos = hdr.tos;
-	ip->label = 0;
+	if (!out && unlikely(ip->total < sizeof(hdr) || ip->total > avail))
+		return because(FTCTL_R_BAD_LENGTH);
+	pkt->key.family = 4;
+	pkt->key.src.w[0] = hdr.saddr; /* the rest is zero */
+	pkt->key.dst.w[0] = hdr.daddr;
+	copy_words(&pkt->ip_words, &hdr.id, sizeof(pkt->ip_words));
+	pkt->tos = hdr.tos;
 	return 0;
 }
 
-static __always_inline __u32 parse_limit(struct context *ctx, __u32 off, struct ip_header *ip)
+static __always_inline __u32 parse_limit(struct context *ctx, __u32 off, struct packet *pkt,
+					 struct ip_extent *ip)
 {
 	struct limit_header hdr;
 
@@ -91,15 +75,15 @@ static __always_inline __u32 parse_limit(struct context *ctx, __u32 off, struct 
 	if (hdr.len || hdr.option != LIMIT_OPTION || hdr.option_len != 1 || hdr.padn != LIMIT_PADN ||
 	    hdr.padn_len != 1 || hdr.zero)
 		return because(FTCTL_R_IP_OPTIONS);
-	ip->proto = hdr.next;
 	ip->hlen += sizeof(hdr);
-	ip->limit = hdr.limit;
-	ip->has_limit = 1;
+	pkt->proto = hdr.next;
+	pkt->limit = hdr.limit;
+	pkt->has_limit = 1;
 	return 0;
 }
 
-static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 avail, struct ip_header *ip,
-					struct ftctl_tuple *key, const struct packet_outside *out)
+static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 avail, struct packet *pkt,
+					struct ip_extent *ip, const struct packet_outside *out)
 {
 	struct ipv6hdr hdr;
 	__u32 word;
@@ -109,25 +93,21 @@ static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 av
 	if (unlikely(hdr.version != 6))
 		return because(FTCTL_R_BAD_LENGTH);
 	ip->total = bpf_ntohs(hdr.payload_len) + sizeof(hdr);
+	ip->hlen = sizeof(hdr);
 	/* a length of zero is that of a jumbogram, or of an aggregate that is larger than one */
 	if (!out && unlikely(!hdr.payload_len || ip->total > avail))
 		return because(FTCTL_R_BAD_LENGTH);
 	__builtin_memcpy(&word, &hdr, sizeof(word));
-	ip->v6 = 1;
-	ip->has_limit = 0;
-	__builtin_memcpy(&key->src, &hdr.saddr, sizeof(key->src));
-	__builtin_memcpy(&key->dst, &hdr.daddr, sizeof(key->dst));
-	ip->hlen = sizeof(hdr);
-	ip->id = 0;
-	ip->frag_off = 0;
-	ip->check = 0;
-	ip->proto = hdr.nexthdr;
-	ip->ttl = hdr.hop_limit;
-	ip->tos = (__u8)(bpf_ntohl(word) >> 20);
-	ip->label = word & bpf_htonl(IPV6_LABEL);
+	pkt->key.family = 6;
+	__builtin_memcpy(&pkt->key.src, &hdr.saddr, sizeof(pkt->key.src));
+	__builtin_memcpy(&pkt->key.dst, &hdr.daddr, sizeof(pkt->key.dst));
+	pkt->proto = hdr.nexthdr;
+	pkt->ttl = hdr.hop_limit;
+	pkt->tos = (__u8)(bpf_ntohl(word) >> 20);
+	pkt->label = word & bpf_htonl(IPV6_LABEL);
 	switch (hdr.nexthdr) {
 	case IPPROTO_DSTOPTS:
-		return parse_limit(ctx, off + sizeof(hdr), ip);
+		return parse_limit(ctx, off + sizeof(hdr), pkt, ip);
 	case IPPROTO_FRAGMENT:
 		return because(FTCTL_R_FRAGMENT);
 	case IPPROTO_HOPOPTS:
@@ -141,16 +121,16 @@ static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 av
 }
 
 /*
- * The header at `off`; `avail`: bytes from there to the end of the frame or outer packet. Its addresses go
- * to `key`, where both must be zero.
+ * The header at `off`, into `pkt`, where everything of an IP header must be zero; `avail`: bytes from there to
+ * the end of the frame or outer packet.
  */
 static __always_inline __u32 parse_ip(struct context *ctx, __u16 proto, __u32 off, __u32 avail,
-				      struct ip_header *ip, struct ftctl_tuple *key,
+				      struct packet *pkt, struct ip_extent *ip,
 				      const struct packet_outside *out)
 {
 	if (proto == bpf_htons(ETH_P_IP))
-		return parse_ipv4(ctx, off, avail, ip, key, out);
-	return parse_ipv6(ctx, off, avail, ip, key, out);
+		return parse_ipv4(ctx, off, avail, pkt, ip, out);
+	return parse_ipv6(ctx, off, avail, pkt, ip, out);
 }
 
 static __always_inline __u32 parse_tcp(struct context *ctx, __u32 off, __u32 len, __u32 ip_len,

@@ -60,19 +60,21 @@ static __always_inline bool l2_tag(struct packet *pkt, struct packet_outside *ou
 }
 
 /* pppoe_rcv() and ppp_receive_nonmp_frame(): session data of an uncompressed protocol, or the stack's. */
-static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt, __u32 avail, __u16 *proto,
-					 __u32 *len)
+static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt, __u16 *proto, __u32 *off,
+					 __u32 *avail)
 {
 	struct pppoe_header ppp;
+	__u32 len;
 
-	if (!ctx_read(ctx, pkt->l2_len, &ppp, sizeof(ppp)))
+	if (!ctx_read(ctx, *off, &ppp, sizeof(ppp)))
 		return because(FTCTL_R_BAD_LENGTH);
 	if (ppp.head != bpf_htons(PPPOE_HEAD) || !ppp.sid)
 		return because(FTCTL_R_NOT_IP);
-	*len = bpf_ntohs(ppp.len);
-	if (*len < sizeof(ppp.proto) || *len > avail - (PPPOE_HLEN - sizeof(ppp.proto)))
+	len = bpf_ntohs(ppp.len);
+	*avail -= PPPOE_HLEN - sizeof(ppp.proto);
+	if (len < sizeof(ppp.proto) || len > *avail)
 		return because(FTCTL_R_BAD_LENGTH);
-	*len -= sizeof(ppp.proto);
+	pkt->pad = *avail - len;
 	if (ppp.proto == bpf_htons(PPP_PROTO_IP))
 		*proto = bpf_htons(ETH_P_IP);
 	else if (ppp.proto == bpf_htons(PPP_PROTO_IPV6))
@@ -82,13 +84,13 @@ static __always_inline __u32 parse_pppoe(struct context *ctx, struct packet *pkt
 	pkt->key.pppoe = ppp.sid;
 	if (!ctx_read(ctx, offsetof(struct ethhdr, h_source), pkt->key.peer, ETH_ALEN))
 		return because(FTCTL_R_BAD_LENGTH);
-	pkt->l2_len += PPPOE_HLEN;
-	pkt->pad -= PPPOE_HLEN;
+	*off += PPPOE_HLEN;
+	*avail = len - sizeof(ppp.proto);
 	return 0;
 }
 
 /* Up to the IP header (whoever needs the source reads it: most packets do not): its EtherType, its offset and
- * the bytes from there on. */
+ * the bytes from there on; pkt->pad is what of the frame is not of them. */
 static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_slot *slot, struct packet *pkt,
 				      struct packet_outside *out, __u16 *proto, __u32 *off, __u32 *avail)
 {
@@ -97,7 +99,7 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 
 	if (!ctx_read(ctx, 0, &eth, sizeof(eth)))
 		return because(FTCTL_R_BAD_LENGTH);
-	pkt->l2_len = sizeof(eth);
+	*off = sizeof(eth);
 	*proto = eth.h_proto;
 	if (ctx_vlan_present(ctx))
 		l2_tag(pkt, out, ctx_vlan_proto(ctx), ctx_vlan_tci(ctx));
@@ -106,24 +108,22 @@ static __always_inline __u32 parse_l2(struct context *ctx, const struct ftctl_sl
 
 		if (likely(!l2_is_tag(*proto)))
 			break;
-		if (!ctx_read(ctx, pkt->l2_len, &vlan, sizeof(vlan)))
+		if (!ctx_read(ctx, *off, &vlan, sizeof(vlan)))
 			return because(FTCTL_R_BAD_LENGTH);
 		if (!l2_tag(pkt, out, *proto, vlan.tci))
 			return because(FTCTL_R_VLAN);
 		*proto = vlan.proto;
-		pkt->l2_len += sizeof(vlan);
+		*off += sizeof(vlan);
 	}
-	*avail = ctx_len(ctx) - pkt->l2_len;
-	pkt->pad = *avail;
+	*avail = ctx_len(ctx) - *off;
 	if (unlikely(*proto == bpf_htons(ETH_P_PPP_SES))) {
-		__u32 reason = parse_pppoe(ctx, pkt, *avail, proto, avail);
+		__u32 reason = parse_pppoe(ctx, pkt, proto, off, avail);
 
 		if (reason)
 			return reason;
 	}
 	if (*proto != bpf_htons(ETH_P_IP) && *proto != bpf_htons(ETH_P_IPV6))
 		return l2_is_tag(*proto) ? FTCTL_R_VLAN : FTCTL_R_NOT_IP;
-	*off = pkt->l2_len;
 	if (out) {
 		__builtin_memcpy(out->macs, &eth, sizeof(out->macs));
 		return 0;

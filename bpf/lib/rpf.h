@@ -314,7 +314,7 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 {
 	__u32 zero = 0, slot_index = cfg_slot, bit, mode;
 	struct headers_room *room = bpf_map_lookup_elem(&headers_room, &zero);
-	struct ftctl_config *cfg = bpf_map_lookup_elem(&config, &zero);
+	struct ftctl_config *cfg = &config;
 	struct ftctl_slot *slot = bpf_map_lookup_elem(&slots, &slot_index);
 	struct rpf_recent *recent = NULL;
 	struct rpf_asked asked;
@@ -323,7 +323,7 @@ __attribute__((noinline)) int rpf_judge(struct context *ctx, __u32 reason)
 	__u32 gen = 0;
 
 	/* what the stack throws away before it looks at the source is its own */
-	if (!room || !cfg || !slot || reason == FTCTL_R_OTHER_HOST || reason == FTCTL_R_BAD_CHECKSUM)
+	if (!room || !slot || reason == FTCTL_R_OTHER_HOST || reason == FTCTL_R_BAD_CHECKSUM)
 		return reason;
 	mode = slot->rpf;
 	if (!mode || rpf_needs_no_route(&room->ip))

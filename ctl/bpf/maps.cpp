@@ -135,6 +135,15 @@ std::size_t page_rounded(std::size_t bytes)
 
 } // namespace
 
+std::string_view shared_name(const bpf_map *map)
+{
+    constexpr std::string_view kVariable = FTCTL_VARIABLE;
+    std::string_view name = bpf_map__name(map);
+    if (name.starts_with(kVariable))
+        name.remove_prefix(kVariable.size());
+    return name;
+}
+
 const MapSpec &map_spec(MapId id)
 {
     return kSpecs[static_cast<std::size_t>(id)];
@@ -365,7 +374,7 @@ Status Maps::reuse(bpf_object *object, bool dry) const
     bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object)
     {
-        const std::string_view name = bpf_map__name(map);
+        const std::string_view name = shared_name(map);
         const auto *spec = std::ranges::find_if(kSpecs, [&](const MapSpec &s) { return name == s.name; });
         if (spec == kSpecs.end())
             continue; // read-only data: one for each program instance

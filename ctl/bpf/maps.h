@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include <linux/bpf.h>
 
@@ -16,6 +17,7 @@
 #include "util/fd.h"
 #include "util/result.h"
 
+struct bpf_map;
 struct bpf_object;
 
 namespace ftctl::bpf {
@@ -53,6 +55,8 @@ struct MapSpec {
     const MapSpec *inner = nullptr; ///< of arrays of maps: what their maps are like
 };
 const MapSpec &map_spec(MapId id);
+/// Name of the shared map that a map of an object is: without FTCTL_VARIABLE, where it is a variable to programs.
+std::string_view shared_name(const bpf_map *map);
 /// A new map; `entries` where the spec leaves that open.
 Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries);
 /// The map that an array of maps holds at `index`. ENOENT in Error::err: none. `what`: the operation, for

@@ -2,6 +2,8 @@
 // The objects that are embedded in the binary, in the form that this kernel takes.
 #pragma once
 
+#include "ftctl/abi.h" // the skeletons name its types
+
 #include "edit.skel.h"
 #include "tc.skel.h"
 #include "xdp.skel.h"

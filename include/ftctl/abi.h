@@ -461,6 +461,9 @@ FTCTL_ASSERT(sizeof(struct ftctl_stats) == 32 + 8 * FTCTL_PACKET_REASONS, "stats
 #define FTCTL_LOCAL_SHIFT 11
 #define FTCTL_LOCAL_BITS  (1U << FTCTL_LOCAL_SHIFT)
 
+/* Section of a map that programs know as a variable; the map's name follows. */
+#define FTCTL_VARIABLE ".data."
+
 /* ftctl_config.multipath */
 #define FTCTL_MULTIPATH_4 0x01
 #define FTCTL_MULTIPATH_6 0x02

@@ -44,9 +44,9 @@ void Rig::Impl::share_maps(bpf_object *object)
     bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object)
     {
-        const std::string name = bpf_map__name(map);
-        if (bpf_map__is_internal(map))
-            continue;
+        const std::string name(bpf::shared_name(map));
+        if (bpf_map__is_internal(map) && name == bpf_map__name(map))
+            continue; // read-only data
         if (name == "flow_bloom")
             bpf_map__set_max_entries(map, bpf::FlowBloom::map_entries(kTestFlows));
         else if (name == "flow4")
@@ -64,8 +64,9 @@ void Rig::Impl::keep_maps(bpf_object *object)
     bpf_map *map = nullptr;
     bpf_object__for_each_map(map, object)
     {
-        if (!bpf_map__is_internal(map))
-            maps.emplace(bpf_map__name(map), bpf_map__fd(map));
+        const std::string name(bpf::shared_name(map));
+        if (!bpf_map__is_internal(map) || name != bpf_map__name(map))
+            maps.emplace(name, bpf_map__fd(map));
     }
 }
 
