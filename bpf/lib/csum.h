@@ -49,9 +49,9 @@ static __always_inline __u16 csum_iphdr(const struct iphdr *ip)
 }
 
 /*
- * Its checksum is right (ip_fast_csum)? Then the sum, which is not zero, is a multiple of 0xffff. A number is a
- * multiple of an odd one if, times that one's inverse modulo 2^64, it becomes the quotient; others become more
- * than any quotient.
+ * Its checksum is right (ip_fast_csum)? Then the sum, which is not zero, is a multiple of 0xffff. A number is
+ * a multiple of an odd one if, times that one's inverse modulo 2^64, it becomes the quotient; others become
+ * more than any quotient.
  */
 static __always_inline bool csum_iphdr_right(const struct iphdr *ip)
 {

@@ -9,7 +9,7 @@ struct packet {
 	struct ftctl_tuple key;
 	__u32 l3; /* offset of the inner, or only, IP header in the buffer */
 	union {
-		struct { /* bytes 4 to 11 of an IPv4 header */
+		struct {		/* bytes 4 to 11 of an IPv4 header */
 			__u16 ip_id;	/* be; IPv4 */
 			__u16 frag_off; /* be; IPv4 */
 			__u8 ttl;	/* or hop limit */
@@ -18,13 +18,13 @@ struct packet {
 		};
 		__u64 ip_words;
 	};
-	__u32 pad;	/* bytes of the frame beyond the L3 packet */
-	__u32 segs;	/* packets on the wire: 1, or the segments of an aggregate */
-	__u32 l4_tag;	/* see struct ftctl_sample */
-	__u32 label;	/* be; IPv6 flow label */
-	__u16 len;	/* L3 length of the inner packet */
-	__u16 seglen;	/* ... of its largest segment */
-	__u16 hdrlen;	/* ... of its IP and L4 headers */
+	__u32 pad;    /* bytes of the frame beyond the L3 packet */
+	__u32 segs;   /* packets on the wire: 1, or the segments of an aggregate */
+	__u32 l4_tag; /* see struct ftctl_sample */
+	__u32 label;  /* be; IPv6 flow label */
+	__u16 len;    /* L3 length of the inner packet */
+	__u16 seglen; /* ... of its largest segment */
+	__u16 hdrlen; /* ... of its IP and L4 headers */
 	__u16 l4_check;
 	__u8 outer_len; /* outer headers in the buffer */
 	__u8 tos;	/* or traffic class; of the inner packet, as it arrived */

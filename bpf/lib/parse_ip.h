@@ -121,8 +121,8 @@ static __always_inline __u32 parse_ipv6(struct context *ctx, __u32 off, __u32 av
 }
 
 /*
- * The header at `off`, into `pkt`, where everything of an IP header must be zero; `avail`: bytes from there to
- * the end of the frame or outer packet.
+ * The header at `off`, into `pkt`, where everything of an IP header must be zero; `avail`: bytes from there
+ * to the end of the frame or outer packet.
  */
 static __always_inline __u32 parse_ip(struct context *ctx, __u16 proto, __u32 off, __u32 avail,
 				      struct packet *pkt, struct ip_extent *ip,

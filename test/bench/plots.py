@@ -7,7 +7,8 @@ from cases import CASES, FAMILIES, PATHS
 from figures import Rows
 
 COLOURS = {"kernel": "#a5abb3", "kernel-ct": "#858d96", "kernel-ct-masq": "#666f79", "drop": "#b3cde8",
-           "redirect": "#6ea3da", "xdp-forward": "#3f7bbf", "detached-xdp": "#858d96", "detached-tc": "#858d96", "ftctl-xdp": "#d9480f", "ftctl-tc": "#f0883e"}
+           "redirect": "#6ea3da", "xdp-forward": "#3f7bbf", "detached-xdp": "#858d96", "detached-tc": "#858d96",
+           "ftctl-xdp": "#d9480f", "ftctl-tc": "#f0883e"}
 NAMES, BARS, GAP = 104, 236, 52  # widths: of the paths' names, of the longest bar, behind it
 BAR, TITLE, MARGIN, FOOT = 16, 26, 14, 40
 KIND, FLOWS = (64, "random"), 1024  # of all that is shown; of pictures with one number of flows, at most
