@@ -49,10 +49,15 @@ static __always_inline bool ctx_write(struct xdp_md *ctx, const struct ftctl_pat
 		}
 		if (path->pppoe) {
 			__u16 len = bpf_htons((__u16)(pkt->len + outer_len + 2)); /* with the PPP protocol */
+			__u32 at = l2_len - L2_PPPOE_LEN;
 
 			if (l2_len < ETH_HLEN + L2_PPPOE_LEN)
 				return false;
-			to += l2_len - L2_PPPOE_LEN;
+			/* said of this very number, as the verifier of 6.1 knows it only then */
+			asm volatile("" : "+r"(at));
+			if (at > FTCTL_L2_MAX)
+				return false;
+			to += at;
 			if (to + sizeof(len) > ctx_data_end(ctx))
 				return false;
 			__builtin_memcpy(to, &len, sizeof(len));

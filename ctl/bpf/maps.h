@@ -55,7 +55,8 @@ struct MapSpec {
     const MapSpec *inner = nullptr; ///< of arrays of maps: what their maps are like
 };
 const MapSpec &map_spec(MapId id);
-/// Name of the shared map that a map of an object is: without FTCTL_VARIABLE, where it is a variable to programs.
+/// Name of the shared map that a map of an object is: without FTCTL_VARIABLE, where it is a variable to
+/// programs.
 std::string_view shared_name(const bpf_map *map);
 /// A new map; `entries` where the spec leaves that open.
 Result<Fd> make_map(const MapSpec &spec, std::uint32_t entries);
